@@ -1,0 +1,1 @@
+"""pocket_ingest: every uploaded file is a partition, every record has an outcome."""

@@ -1,0 +1,74 @@
+"""A file's header against the contract's columns.
+
+Here: which position holds which field, and what differs (drift).
+Not here: finding the header in the file (reading/).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pocket_ingest.core.contract import Contract, fold
+from pocket_ingest.core.errors import Code, PermanentError
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeaderMatch:
+    """Where each field stands in the file.
+
+    Attributes:
+        positions: field name to 0-based position; an optional field that is absent is not in it.
+        extra: header names that the contract does not know; their cells are not read.
+        absent: optional fields that the file does not have.
+        reordered: whether the known columns come in another order than the contract's.
+    """
+
+    positions: Mapping[str, int]
+    extra: tuple[str, ...]
+    absent: tuple[str, ...]
+    reordered: bool
+
+
+def match_header(names: tuple[str, ...], contract: Contract) -> HeaderMatch:
+    """Match by name, never by position: exact names first, then folded names and aliases.
+
+    Raises:
+        PermanentError: duplicate_header if two columns claim the same name or field,
+            missing_column if a required field has no column.
+    """
+    meaning = {
+        fold(name): field.name
+        for field in contract.fields
+        for name in (field.name, *field.column.aliases)
+    }
+    positions: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    extra: list[str] = []
+    for position, name in enumerate(names):
+        field = meaning.get(fold(name))
+        earlier = positions.get(field) if field else seen.get(name.strip())
+        if earlier is not None and name.strip():
+            raise PermanentError(
+                Code.DUPLICATE_HEADER,
+                f"Columns {earlier + 1} and {position + 1} of the header are both "
+                f"{field or name.strip()!r}. Rename or remove one of them.",
+            )
+        if field:
+            positions[field] = position
+        else:
+            extra.append(name)
+            seen[name.strip()] = position
+    absent = [f for f in contract.fields if f.name not in positions]
+    missing = [f.name for f in absent if f.required]
+    if missing:
+        raise PermanentError(
+            Code.MISSING_COLUMN,
+            f"The header has no column for {', '.join(map(repr, missing))}. It has "
+            f"{len(names)} columns. Add the column, or an alias to the contract if it only has "
+            "another name now.",
+        )
+    return HeaderMatch(
+        positions=positions,
+        extra=tuple(extra),
+        absent=tuple(f.name for f in absent),
+        reordered=list(positions) != [f.name for f in contract.fields if f.name in positions],
+    )
