@@ -1,1 +1,16 @@
-"""pocket_ingest: every uploaded file is a partition, every record has an outcome."""
+"""pocket_ingest: every uploaded file is a partition, every record has an outcome.
+
+What a dataset's declaration needs is here: ``from pocket_ingest import Column, Dataset``.
+"""
+
+from pocket_ingest.core.dataset import (
+    Column,
+    Dataset,
+    Duplicates,
+    Existing,
+    Fixed,
+    FromColumn,
+    FromPath,
+)
+
+__all__ = ["Column", "Dataset", "Duplicates", "Existing", "Fixed", "FromColumn", "FromPath"]

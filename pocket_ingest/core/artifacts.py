@@ -26,6 +26,7 @@ ACCEPTED = "accepted.parquet"
 REJECTS = "rejects.csv"
 ERRORS = "errors.parquet"
 DUPLICATES = "duplicates.parquet"
+VALIDATION = (ACCEPTED, REJECTS, ERRORS, DUPLICATES)
 EXPORT_CSV = "export.csv"
 EXPORT_PARQUET = "export.parquet"
 
@@ -71,8 +72,9 @@ class PlannedBatch:
 
 
 def artifact_key(job: ImportJob, claim: Claim, name: str) -> str:
-    """Where an artifact goes; the attempt in it keeps a worker that came back from the dead away
-    from its successor's files.
+    """Where an artifact goes.
+
+    The claim's token in it keeps a worker that came back from the dead off its successor's files.
     """
     upload = job.upload
     return f"artifacts/{upload.dataset}/{upload.partition_key}/{claim.token}/{name}"
@@ -177,8 +179,10 @@ class ErrorsWriter:
         if errors:
             columns = [[getattr(e, name) for e in errors] for name in ERRORS_SCHEMA.names]
             self._writer.write_table(
-                pa.table([pa.array(c, t) for c, t in zip(columns, ERRORS_SCHEMA.types, strict=True)],
-                         schema=ERRORS_SCHEMA)
+                pa.table(
+                    [pa.array(c, t) for c, t in zip(columns, ERRORS_SCHEMA.types, strict=True)],
+                    schema=ERRORS_SCHEMA,
+                )
             )
 
     def close(self) -> None:
@@ -206,7 +210,9 @@ class RejectsWriter:
         codes = " ".join(dict.fromkeys(str(e.code) for e in errors))
         hint = "; ".join(f"{e.field} {e.hint}" if e.field else e.hint for e in errors)
         quoted = '"' + hint.replace('"', '""') + '"'
-        self._write([str(record).encode(), str(line).encode(), codes.encode(), quoted.encode()], raw)
+        self._write(
+            [str(record).encode(), str(line).encode(), codes.encode(), quoted.encode()], raw
+        )
 
     def _write(self, cells: list[bytes], raw: bytes) -> None:
         self._file.write(self._delimiter.join([*cells, raw]) + b"\n")

@@ -35,7 +35,9 @@ class CastFailure:
     rows: list[int]
 
 
-def cast_chunk(text: pl.DataFrame, fields: tuple[Field, ...]) -> tuple[pl.DataFrame, list[CastFailure]]:
+def cast_chunk(
+    text: pl.DataFrame, fields: tuple[Field, ...]
+) -> tuple[pl.DataFrame, list[CastFailure]]:
     """Cast a chunk's columns of text.
 
     Args:

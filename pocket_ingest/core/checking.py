@@ -116,14 +116,18 @@ def _sentence(check: Any) -> str:
     }
     if check.name == "str_length":
         low, high = asked.get("min_value"), asked.get("max_value")
-        return "must have " + " and ".join(
-            part
-            for part in (
-                f"at least {low}" if low is not None else "",
-                f"at most {high}" if high is not None else "",
+        return (
+            "must have "
+            + " and ".join(
+                part
+                for part in (
+                    f"at least {low}" if low is not None else "",
+                    f"at most {high}" if high is not None else "",
+                )
+                if part
             )
-            if part
-        ) + " characters"
+            + " characters"
+        )
     template = words.get(check.name)
     if template is None:
         return f"does not pass {str(check.name or check.error).replace('_', ' ')!r}"

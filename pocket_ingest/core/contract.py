@@ -25,7 +25,7 @@ from pocket_ingest.core.dataset import (
     FromPath,
 )
 from pocket_ingest.core.errors import Code, PermanentError
-from pocket_ingest.core.formats import InvalidFormat, compile_format
+from pocket_ingest.core.formats import FormatError, compile_format
 
 # Postgres cuts identifiers at 63 bytes; the rest leaves room for constraint suffixes.
 MAX_NAME = 48
@@ -214,13 +214,23 @@ def _check_options(dataset: Dataset, field: Field) -> None:
             zoneinfo.ZoneInfo(options.time_zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError):
             raise _invalid(dataset, f"{where}: no time zone {options.time_zone!r}") from None
+    _check_formats(dataset, field)
+    folded = {*map(str.casefold, options.true)} & {*map(str.casefold, options.false)}
+    if folded:
+        raise _invalid(dataset, f"{where}: {sorted(folded)} means both true and false")
+
+
+def _check_formats(dataset: Dataset, field: Field) -> None:
+    """Formats are readable, and say as much about time zones as the column's type needs."""
+    options = field.column
+    where = f"Column {field.name!r}"
     if options.formats and field.kind not in {Kind.DATE, Kind.TIMESTAMP}:
         raise _invalid(dataset, f"{where}: formats are for dates and timestamps")
     aware = isinstance(field.dtype, pl.Datetime) and field.dtype.time_zone is not None
     for text in options.formats:
         try:
             compiled = compile_format(text)
-        except InvalidFormat as error:
+        except FormatError as error:
             raise _invalid(dataset, f"{where}: {error}") from None
         if field.kind is Kind.TIMESTAMP and aware and not compiled.has_offset:
             if options.time_zone is None:
@@ -234,13 +244,10 @@ def _check_options(dataset: Dataset, field: Field) -> None:
                 f"{where}: the format {text!r} has an offset, which the column would lose; use "
                 'Annotated[pl.Datetime, "us", "UTC"]',
             )
-    folded = {*map(str.casefold, options.true)} & {*map(str.casefold, options.false)}
-    if folded:
-        raise _invalid(dataset, f"{where}: {sorted(folded)} means both true and false")
 
 
 def _check_key(dataset: Dataset, fields: tuple[Field, ...]) -> None:
-    if isinstance(dataset.key, str) or not dataset.key:
+    if not isinstance(dataset.key, tuple) or not dataset.key:
         raise _invalid(dataset, 'key must be a tuple of column names, like ("permit_number",)')
     by_name = {f.name: f for f in fields}
     for name in dataset.key:
@@ -276,7 +283,7 @@ def _check_aliases(dataset: Dataset, fields: tuple[Field, ...]) -> None:
             other = owner.setdefault(fold(name), field.name)
             if other != field.name:
                 raise _invalid(
-                    dataset, f"the header name {name!r} would mean both {other!r} and {field.name!r}"
+                    dataset, f"the header {name!r} would mean both {other!r} and {field.name!r}"
                 )
 
 

@@ -111,7 +111,7 @@ class Dataset:
     name: str
     model: type[Any]
     key: tuple[str, ...]
-    tenant: TenantRule = FromPath()  # noqa: RUF009 - frozen
+    tenant: TenantRule = FromPath()
     columns: Mapping[str, Column] = field(default_factory=dict)
     existing: Existing | str = Existing.UPDATE
     duplicates: Duplicates | str = Duplicates.LAST
@@ -124,9 +124,8 @@ class Dataset:
     @property
     def inbox_pattern(self) -> str:
         """The inbox pattern, with its default."""
-        if self.inbox:
-            return self.inbox
-        return f"{self.name}/{{tenant}}/*" if isinstance(self.tenant, FromPath) else f"{self.name}/*"
+        tenant = "{tenant}/" if isinstance(self.tenant, FromPath) else ""
+        return self.inbox or f"{self.name}/{tenant}*"
 
     @cached_property
     def contract(self) -> "Contract":

@@ -59,7 +59,6 @@ class Code(StrEnum):
     DUPLICATE_HEADER = "duplicate_header"
     MISSING_COLUMN = "missing_column"
     HEADER_UNREADABLE = "header_unreadable"
-    FILE_TOO_LARGE = "file_too_large"
     TOO_MANY_COLUMNS = "too_many_columns"
     TOO_MANY_REJECTS = "too_many_rejects"
     UPLOAD_CHANGED = "upload_changed"

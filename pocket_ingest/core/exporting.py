@@ -57,7 +57,10 @@ def export_rows(
             else field
             for field in schema
         ],
-        metadata={"pocket_ingest.dataset": contract.name, "pocket_ingest.contract": contract.version},
+        metadata={
+            "pocket_ingest.dataset": contract.name,
+            "pocket_ingest.contract": contract.version,
+        },
     )
     with pq.ParquetWriter(parquet_path, described, compression="zstd") as writer:
         if rows:

@@ -33,7 +33,7 @@ EPOCHS = {"epoch_s": 1_000_000, "epoch_ms": 1_000}
 DIRECTIVE = re.compile(r"%.")
 
 
-class InvalidFormat(ValueError):
+class FormatError(ValueError):
     """The format says something that cannot be read strictly."""
 
 
@@ -62,7 +62,7 @@ def compile_format(text: str) -> Format:
     """Compile one format.
 
     Raises:
-        InvalidFormat: naming the directive that is not supported.
+        FormatError: naming the directive that is not supported.
     """
     if text in EPOCHS:
         return Format(
@@ -77,7 +77,7 @@ def compile_format(text: str) -> Format:
     for match in DIRECTIVE.finditer(text):
         directive = match.group()
         if directive not in SHAPES:
-            raise InvalidFormat(
+            raise FormatError(
                 f"the format {text!r} has {directive}, which is not supported; "
                 f"use {' '.join(SHAPES)}, epoch_s or epoch_ms"
             )
@@ -87,9 +87,9 @@ def compile_format(text: str) -> Format:
     if not any(d in text for d in ("%Y", "%y")) or "%m" not in text.replace("%b", "%m").replace(
         "%B", "%m"
     ):
-        raise InvalidFormat(f"the format {text!r} does not name a year and a month")
+        raise FormatError(f"the format {text!r} does not name a year and a month")
     if "%d" not in text:
-        raise InvalidFormat(f"the format {text!r} does not name a day")
+        raise FormatError(f"the format {text!r} does not name a day")
     return Format(
         text=text,
         chrono=text.replace(".%f", "%.f"),

@@ -10,9 +10,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pocket_ingest.core.dataset import Dataset, Fixed, FromPath
+from pocket_ingest.core.dataset import Dataset, Fixed, FromColumn, FromPath
 from pocket_ingest.core.errors import Code, PermanentError
-from pocket_ingest.core.jobs import ImportJob
+from pocket_ingest.core.jobs import RETRYABLE, ImportJob
 from pocket_ingest.core.ports import Ledger, NewUpload, Store, StoredObject
 
 INBOX = "inbox/"
@@ -121,24 +121,47 @@ def take_in(
             idempotency_key=idempotency_key or f"{found.key}@{found.version}",
         )
     )
-    return Intake(job=registered.job, is_new=registered.is_new)
+    job = registered.job
+    if not registered.is_new and job.state in RETRYABLE:
+        # Sending a failed file once more asks for another try; there is nothing new to pin.
+        ledger.retry(job.id, actor="intake", dispatch=True)
+        job = ledger.job(job.id)
+    return Intake(job=job, is_new=registered.is_new)
 
 
-def default_tenant(dataset: Dataset, given: str | None) -> str:
+def choose_tenant(dataset: Dataset, given: str | None) -> str:
     """The tenant of a file that did not come through the inbox.
 
+    A dataset whose rows name their tenants keeps its jobs under its own name.
+
     Raises:
-        PermanentError: invalid_tenant if the dataset takes it from the path and none was given.
+        PermanentError: invalid_tenant if the dataset needs one and none was given, or the other
+            way round.
     """
-    if isinstance(dataset.tenant, Fixed):
-        return dataset.tenant.tenant
-    if given is not None:
+    own = _own_tenant(dataset)
+    if own is None:
+        if given is None:
+            raise PermanentError(
+                Code.INVALID_TENANT, f"Dataset {dataset.name!r} needs a tenant; name one."
+            )
         return check_tenant(given)
-    if isinstance(dataset.tenant, FromPath):
+    if given not in {None, own}:
         raise PermanentError(
-            Code.INVALID_TENANT, f"Dataset {dataset.name!r} needs a tenant; name one."
+            Code.INVALID_TENANT,
+            f"Dataset {dataset.name!r} says itself who owns its rows; leave the tenant out.",
         )
-    return dataset.name
+    return own
+
+
+def _own_tenant(dataset: Dataset) -> str | None:
+    """The tenant of a dataset's jobs where the path has no say in it."""
+    match dataset.tenant:
+        case FromPath():
+            return None
+        case Fixed(tenant=tenant):
+            return tenant
+        case FromColumn():
+            return dataset.name
 
 
 def find_dataset(name: str, datasets: Mapping[str, Dataset]) -> Dataset:
@@ -174,6 +197,4 @@ def _tenant(path: str, dataset: Dataset) -> str | None:
     match = re.fullmatch(pattern, path)
     if match is None:
         return None
-    if isinstance(dataset.tenant, Fixed):
-        return dataset.tenant.tenant
-    return match.groupdict().get("tenant", dataset.name)
+    return _own_tenant(dataset) or match["tenant"]

@@ -6,7 +6,6 @@ Not here: any implementation.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 from uuid import UUID
@@ -128,13 +127,8 @@ class Unfinished:
 class Ledger(Protocol):
     """The durable record of uploads and jobs; the only authority on their state."""
 
-    def known_versions(
-        self, dataset: str, objects: Sequence[StoredObject]
-    ) -> set[tuple[str, str]]:
+    def known_versions(self, dataset: str, objects: Sequence[StoredObject]) -> set[tuple[str, str]]:
         """Which (key, version) pairs were taken in before."""
-
-    def latest_upload(self, dataset: str, tenant: str, source_key: str) -> ImportJob | None:
-        """The job of the newest upload that came under this source key."""
 
     def register(self, new: NewUpload) -> Registered:
         """Write upload, job, outbox row and sighting in one transaction.
@@ -161,11 +155,18 @@ class Ledger(Protocol):
         """Jobs, newest first."""
 
     def claim(
-        self, job_id: UUID, *, worker: str, run_id: str | None, lease_seconds: float
+        self,
+        job_id: UUID,
+        *,
+        worker: str,
+        run_id: str | None,
+        lease_seconds: float,
+        contract_version: str | None,
     ) -> Claim | None:
         """Take a queued job by one conditional UPDATE; None if it is not there to be taken.
 
-        A failed or quarantined job is not taken: ``retry`` queues it first.
+        A failed or quarantined job is not taken: ``retry`` queues it first. A job that was
+        validated under another contract and has loaded nothing yet will be validated again.
         """
 
     def renew(self, claim: Claim, *, lease_seconds: float) -> bool:
@@ -178,9 +179,9 @@ class Ledger(Protocol):
         """Move the claimed job to a running state. Raises as ``check`` does."""
 
     def note(
-        self, claim: Claim, *, artifacts: Mapping[str, str], report: Mapping[str, Any]
+        self, claim: Claim, *, artifacts: Mapping[str, str | None], report: Mapping[str, Any]
     ) -> None:
-        """Add published artifact keys and parts of the report. Raises as ``check`` does."""
+        """Set artifact keys (None removes one) and parts of the report. Raises as ``check``."""
 
     def finish_stage(
         self,
@@ -222,14 +223,11 @@ class Ledger(Protocol):
     def unfinished(self, *, limit: int) -> list[Unfinished]:
         """Jobs that were handed over and have not ended, oldest first."""
 
-    def requeue(self, job: Unfinished, *, reason: str, max_attempts: int) -> JobState | None:
+    def requeue(self, job: Unfinished, *, reason: str, max_losses: int) -> JobState | None:
         """Give a stalled job a new attempt and a new outbox row, or fail it as worker_lost.
 
         None if the job has moved on since it was looked at.
         """
-
-    def now(self) -> datetime:
-        """The ledger's clock."""
 
 
 class Loader(Protocol):
@@ -244,9 +242,7 @@ class Loader(Protocol):
     def receipts(self, job_id: UUID) -> set[tuple[int, int]]:
         """(first record, last record) of each batch that has committed."""
 
-    def load(
-        self, claim: Claim, contract: Contract, job: ImportJob, batch: LoadBatch
-    ) -> Outcomes:
+    def load(self, claim: Claim, contract: Contract, job: ImportJob, batch: LoadBatch) -> Outcomes:
         """Commit one batch: rows, receipt and job counters in one transaction.
 
         Raises Cancelled, or TransientError(lease_lost) when the claim's token is no longer the

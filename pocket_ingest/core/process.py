@@ -14,7 +14,8 @@ from uuid import UUID
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from pocket_ingest.core.artifacts import ACCEPTED, DUPLICATES, REJECTS, publish, scratch
+from pocket_ingest.core.artifacts import ACCEPTED, DUPLICATES, VALIDATION, publish, scratch
+from pocket_ingest.core.contract import Contract
 from pocket_ingest.core.dataset import Dataset
 from pocket_ingest.core.errors import Cancelled, Code, IngestError, PermanentError, TransientError
 from pocket_ingest.core.exporting import export_rows
@@ -98,50 +99,80 @@ def process_import(
             whoever claims it next.
         BaseException: an interrupt passes through after the job was put back to queued.
     """
+    contract = _contract_of(engine, engine.ledger.job(job_id))
     claim = engine.ledger.claim(
-        job_id, worker=worker, run_id=run_id, lease_seconds=engine.lease_seconds
+        job_id,
+        worker=worker,
+        run_id=run_id,
+        lease_seconds=engine.lease_seconds,
+        contract_version=contract.version if isinstance(contract, Contract) else None,
     )
     if claim is None:
         job = engine.ledger.job(job_id)
         why = f"finished as {job.state}" if job.state in FINISHED else f"in hand: {job.state}"
         return Processed(job=job, skipped=why)
     ran: list[Stage] = []
+
+    def note(stage: Stage, job: ImportJob) -> None:
+        ran.append(stage)
+        if on_stage is not None:
+            on_stage(stage, job)
+
     try:
         with _renewed_lease(engine, claim):
-            job = engine.ledger.job(job_id)
-            for stage in STAGES[: STAGES.index(through) + 1]:
-                if stage in job.stages_done:
-                    continue
-                job = _with_retries(engine, claim, stage, job)
-                ran.append(stage)
-                if on_stage is not None:
-                    on_stage(stage, job)
-            if through is STAGES[-1]:
-                return Processed(job=engine.ledger.succeed(claim), ran=tuple(ran))
-            engine.ledger.release(claim, reason=f"{through} is done", dispatch=False)
-            return Processed(job=engine.ledger.job(job_id), ran=tuple(ran))
-    except Cancelled as error:
-        return Processed(job=engine.ledger.cancel(claim), ran=tuple(ran), error=error)
-    except PermanentError as error:
-        logger.info("job %s failed: %s", job_id, error)
-        job = engine.ledger.fail(claim, code=error.code, summary=error.detail)
-        return Processed(job=job, ran=tuple(ran), error=error)
-    except TransientError as error:
+            job = _run_stages(engine, claim, contract, through, note)
+        return Processed(job=job, ran=tuple(ran))
+    except IngestError as error:
         if error.code is Code.LEASE_LOST:
             raise
-        job = engine.ledger.fail(claim, code=error.code, summary=error.detail)
-        return Processed(job=job, ran=tuple(ran), error=error)
+        known = error
     except Exception as error:
         # The text of a foreign exception may quote a cell; its type may not.
         logger.exception("job %s met an unexpected error", job_id)
         known = PermanentError(
             Code.INTERNAL, f"Unexpected {type(error).__name__}; the worker's log has the traceback."
         )
-        job = engine.ledger.fail(claim, code=known.code, summary=known.detail)
-        return Processed(job=job, ran=tuple(ran), error=known)
     except BaseException:
         engine.ledger.release(claim, reason="the worker was interrupted", dispatch=True)
         raise
+    return Processed(job=_end(engine, claim, known), ran=tuple(ran), error=known)
+
+
+def _run_stages(
+    engine: Engine,
+    claim: Claim,
+    contract: Contract | PermanentError,
+    through: Stage,
+    note: OnStage,
+) -> ImportJob:
+    """The stages that have not committed yet, in order, and the last transition."""
+    if isinstance(contract, PermanentError):
+        raise contract
+    job = engine.ledger.job(claim.job_id)
+    for stage in STAGES[: STAGES.index(through) + 1]:
+        if stage not in job.stages_done:
+            job = _with_retries(engine, claim, stage, job)
+            note(stage, job)
+    if through is STAGES[-1]:
+        return engine.ledger.succeed(claim)
+    engine.ledger.release(claim, reason=f"{through} is done", dispatch=False)
+    return engine.ledger.job(claim.job_id)
+
+
+def _end(engine: Engine, claim: Claim, error: IngestError) -> ImportJob:
+    """End the job as what the error means. Transient ones have had all their tries by now."""
+    if isinstance(error, Cancelled):
+        return engine.ledger.cancel(claim)
+    logger.info("job %s failed: %s", claim.job_id, error)
+    return engine.ledger.fail(claim, code=error.code, summary=error.detail)
+
+
+def _contract_of(engine: Engine, job: ImportJob) -> Contract | PermanentError:
+    """The job's contract; a broken one is kept as the error that will end the job."""
+    try:
+        return find_dataset(job.upload.dataset, engine.datasets).contract
+    except PermanentError as error:
+        return error
 
 
 def _with_retries(engine: Engine, claim: Claim, stage: Stage, job: ImportJob) -> ImportJob:
@@ -209,7 +240,9 @@ def _validate(engine: Engine, claim: Claim, job: ImportJob) -> ImportJob:
         )
         engine.ledger.check(claim)
         keys = publish(engine.store, job, claim, validated.files)
-    engine.ledger.note(claim, artifacts=keys, report={Stage.VALIDATED: validated.report})
+    # Every name is said, so that a second validation leaves no key of the first behind.
+    named = {name: keys.get(name) for name in VALIDATION}
+    engine.ledger.note(claim, artifacts=named, report={Stage.VALIDATED: validated.report})
     refuse_too_many(validated)
     return engine.ledger.finish_stage(
         claim,
@@ -254,9 +287,7 @@ def _export(engine: Engine, claim: Claim, job: ImportJob) -> ImportJob:
         )
         engine.ledger.check(claim)
         keys = publish(engine.store, job, claim, exported.files)
-    engine.ledger.note(
-        claim, artifacts=keys, report={Stage.EXPORTS: {"rows": exported.rows}}
-    )
+    engine.ledger.note(claim, artifacts=keys, report={Stage.EXPORTS: {"rows": exported.rows}})
     return engine.ledger.finish_stage(claim, Stage.EXPORTS)
 
 

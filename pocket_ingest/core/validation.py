@@ -196,9 +196,7 @@ def _validate_chunk(
         note(int(cast[violation.row]), violation.field, violation.code, violation.hint)
     good = np.setdiff1d(np.arange(typed.height), list(found), assume_unique=True)
     bad = [
-        _Rejected(
-            record=errors[0].record, line=errors[0].line, errors=errors, raw=chunk.raw(row)
-        )
+        _Rejected(record=errors[0].record, line=errors[0].line, errors=errors, raw=chunk.raw(row))
         for row, errors in found.items()
     ]
     bad += [
@@ -256,9 +254,7 @@ def _duplicates(path: Path, contract: Contract, tally: _Tally) -> Duplicated:
                 assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table gives a frame
                 yield frame
 
-    return find_duplicates(
-        keys() if len(suspects) else (), key, suspects, contract.duplicates
-    )
+    return find_duplicates(keys() if len(suspects) else (), key, suspects, contract.duplicates)
 
 
 def _sum_up(

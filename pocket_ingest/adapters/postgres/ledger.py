@@ -1,0 +1,517 @@
+"""The ledger in Postgres: every statement that reads or changes uploads, jobs and the outbox.
+
+Here: one method per promise of core.ports.Ledger, each one transaction.
+Not here: rows of datasets and receipts (loader.py); which transitions there are (the migration's
+trigger and core/jobs.py).
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from pocket_ingest.adapters.postgres.connection import Connection, Database
+from pocket_ingest.core.errors import Cancelled, Code, PermanentError, TransientError
+from pocket_ingest.core.intake import slug
+from pocket_ingest.core.jobs import (
+    OUTCOME_NAMES,
+    RETRYABLE,
+    Claim,
+    ImportJob,
+    JobState,
+    OutboxEntry,
+    Outcomes,
+    Stage,
+    Upload,
+)
+from pocket_ingest.core.ports import NewUpload, Registered, StoredObject, Unfinished
+
+JOB = f"""
+    SELECT j.id, j.state, j.attempt, j.idempotency_key, j.contract_version, j.queued_at,
+           j.started_at, j.verified_at, j.validated_at, j.loaded_at, j.exported_at, j.finished_at,
+           j.claimed_by, j.run_id, j.lease_expires_at, j.cancel_requested_at, j.error_code,
+           j.error_summary, j.records_read, j.artifacts, j.report,
+           {", ".join(f"j.{name}" for name in OUTCOME_NAMES)},
+           u.id AS upload_id, u.dataset, u.tenant, u.source_key, u.source_version, u.pinned_key,
+           u.file_name, u.size_bytes, u.sha256, u.partition_key, u.received_at, u.same_content_as
+    FROM pocket.import_jobs j JOIN pocket.uploads u ON u.id = j.upload_id
+"""  # noqa: S608 - own constants
+STAMPS = {
+    Stage.UPLOAD: "verified_at",
+    Stage.VALIDATED: "validated_at",
+    Stage.LOADED: "loaded_at",
+    Stage.EXPORTS: "exported_at",
+}
+IS_RUNNING = "state IN ('validating', 'loading', 'exporting')"
+IS_MINE = f"id = %(job_id)s AND claim_token = %(token)s AND {IS_RUNNING}"
+IS_MINE_AND_WANTED = f"{IS_MINE} AND cancel_requested_at IS NULL"
+
+
+class PostgresLedger:
+    """core.ports.Ledger on Postgres."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # -- intake --------------------------------------------------------------------------------
+
+    def known_versions(self, dataset: str, objects: Sequence[StoredObject]) -> set[tuple[str, str]]:
+        """Which (key, version) pairs were taken in before."""
+        with self._database.transaction() as connection:
+            rows = connection.execute(
+                "SELECT source_key, source_version FROM pocket.sightings WHERE dataset = %s "
+                "AND (source_key, source_version) IN "
+                "(SELECT * FROM unnest(%s::text[], %s::text[]))",
+                (dataset, [o.key for o in objects], [o.version for o in objects]),
+            )
+            return {(row["source_key"], row["source_version"]) for row in rows}
+
+    def register(self, new: NewUpload) -> Registered:
+        """Write upload, job, outbox row and sighting in one transaction, or recognise them."""
+        with self._database.transaction(actor="intake") as connection:
+            # Upload ids of a tenant are committed in their order: "newer" has one meaning only.
+            lock_tenant(connection, new.dataset, new.tenant)
+            known = self._recognised(connection, new)
+            if known is None:
+                upload = self._insert_upload(connection, new)
+                known = upload["id"]
+                _queue_outbox(connection, self._insert_job(connection, new, known), attempt=1)
+                is_new = True
+            else:
+                is_new = False
+            connection.execute(
+                "INSERT INTO pocket.sightings (dataset, source_key, source_version, upload_id) "
+                "VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                (new.dataset, new.source_key, new.source_version, known),
+            )
+            job = _job(connection, "j.upload_id = %s", known)
+            return Registered(job=job, is_new=is_new)
+
+    def _recognised(self, connection: Connection, new: NewUpload) -> int | None:
+        """The upload that this one repeats."""
+        same_key = connection.execute(
+            "SELECT u.id, u.sha256 FROM pocket.import_jobs j "
+            "JOIN pocket.uploads u ON u.id = j.upload_id "
+            "WHERE (j.dataset, j.tenant, j.idempotency_key) = (%s, %s, %s)",
+            (new.dataset, new.tenant, new.idempotency_key),
+        ).fetchone()
+        if same_key is not None:
+            if same_key["sha256"] != new.pinned.sha256:
+                raise PermanentError(
+                    Code.IDEMPOTENCY_CONFLICT,
+                    f"{new.file_name!r} came under an idempotency key that stands for other "
+                    "content. Send it under a new key.",
+                )
+            return int(same_key["id"])
+        latest = connection.execute(
+            "SELECT id, sha256 FROM pocket.uploads "
+            "WHERE (dataset, tenant, source_key) = (%s, %s, %s) ORDER BY id DESC LIMIT 1",
+            (new.dataset, new.tenant, new.source_key),
+        ).fetchone()
+        # The latest only: a file that went from A to B and back to A is meant to be A again.
+        if latest is not None and latest["sha256"] == new.pinned.sha256:
+            return int(latest["id"])
+        return None
+
+    def _insert_upload(self, connection: Connection, new: NewUpload) -> dict[str, Any]:
+        before = connection.execute(
+            "SELECT count(*) FILTER (WHERE source_key = %(key)s) AS versions, "
+            "(array_agg(partition_key ORDER BY id DESC) FILTER (WHERE sha256 = %(sha)s))[1] "
+            "AS twin FROM pocket.uploads WHERE dataset = %(dataset)s AND tenant = %(tenant)s "
+            "AND (source_key = %(key)s OR sha256 = %(sha)s)",
+            {
+                "dataset": new.dataset,
+                "tenant": new.tenant,
+                "key": new.source_key,
+                "sha": new.pinned.sha256,
+            },
+        ).fetchone()
+        assert before is not None  # noqa: S101 - an aggregate always has a row
+        row = connection.execute(
+            "INSERT INTO pocket.uploads (dataset, tenant, source_key, source_version, pinned_key, "
+            "file_name, size_bytes, sha256, partition_key, same_content_as) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id",
+            (
+                new.dataset,
+                new.tenant,
+                new.source_key,
+                new.source_version,
+                new.pinned.key,
+                new.file_name,
+                new.pinned.size_bytes,
+                new.pinned.sha256,
+                partition_key(new, version=before["versions"]),
+                before["twin"],
+            ),
+        ).fetchone()
+        assert row is not None  # noqa: S101 - RETURNING
+        return row
+
+    def _insert_job(self, connection: Connection, new: NewUpload, upload_id: int) -> UUID:
+        row = connection.execute(
+            "INSERT INTO pocket.import_jobs (upload_id, dataset, tenant, idempotency_key) "
+            "VALUES (%s, %s, %s, %s) RETURNING id",
+            (upload_id, new.dataset, new.tenant, new.idempotency_key),
+        ).fetchone()
+        assert row is not None  # noqa: S101 - RETURNING
+        return UUID(str(row["id"]))
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def job(self, job_id: UUID) -> ImportJob:
+        """One job by id."""
+        with self._database.transaction() as connection:
+            return _job(connection, "j.id = %s", job_id)
+
+    def job_for_partition(self, dataset: str, partition_key: str) -> ImportJob:
+        """The job of a partition."""
+        with self._database.transaction() as connection:
+            return _job(
+                connection, "u.dataset = %s AND u.partition_key = %s", dataset, partition_key
+            )
+
+    def jobs(
+        self,
+        *,
+        dataset: str | None = None,
+        tenant: str | None = None,
+        states: Iterable[JobState] = (),
+        limit: int = 1000,
+    ) -> list[ImportJob]:
+        """Jobs, newest first."""
+        with self._database.transaction() as connection:
+            rows = connection.execute(
+                f"{JOB} WHERE (%(dataset)s::text IS NULL OR j.dataset = %(dataset)s) "
+                "AND (%(tenant)s::text IS NULL OR j.tenant = %(tenant)s) "
+                "AND (%(states)s::text[] IS NULL OR j.state = ANY(%(states)s)) "
+                "ORDER BY j.upload_id DESC LIMIT %(limit)s",
+                {
+                    "dataset": dataset,
+                    "tenant": tenant,
+                    "states": [str(s) for s in states] or None,
+                    "limit": limit,
+                },
+            )
+            return [_to_job(row) for row in rows]
+
+    # -- work ----------------------------------------------------------------------------------
+
+    def claim(
+        self,
+        job_id: UUID,
+        *,
+        worker: str,
+        run_id: str | None,
+        lease_seconds: float,
+        contract_version: str | None,
+    ) -> Claim | None:
+        """Take a queued job by one conditional UPDATE."""
+        redo = (
+            "(contract_version IS DISTINCT FROM %(version)s AND NOT EXISTS "
+            "(SELECT FROM pocket.batch_receipts r WHERE r.job_id = j.id))"
+        )
+        with self._database.transaction(actor=worker) as connection:
+            row = connection.execute(
+                "UPDATE pocket.import_jobs j SET claim_token = claim_token + 1, "  # noqa: S608
+                "claimed_by = %(worker)s, run_id = %(run_id)s, "
+                "started_at = coalesce(started_at, clock_timestamp()), "
+                "lease_expires_at = clock_timestamp() + make_interval(secs => %(lease)s), "
+                f"validated_at = CASE WHEN NOT {redo} THEN validated_at END, "
+                f"state = CASE WHEN validated_at IS NULL OR {redo} THEN 'validating' "
+                "WHEN loaded_at IS NULL THEN 'loading' ELSE 'exporting' END "
+                "WHERE id = %(job_id)s AND state = 'queued' "
+                "RETURNING claim_token, attempt",
+                {
+                    "job_id": job_id,
+                    "worker": worker,
+                    "run_id": run_id,
+                    "lease": lease_seconds,
+                    "version": contract_version,
+                },
+            ).fetchone()
+        if row is None:
+            return None
+        return Claim(
+            job_id=job_id,
+            token=row["claim_token"],
+            attempt=row["attempt"],
+            worker=worker,
+            run_id=run_id,
+        )
+
+    def renew(self, claim: Claim, *, lease_seconds: float) -> bool:
+        """Prolong the lease; False if it was lost."""
+        with self._database.transaction() as connection:
+            done = connection.execute(
+                "UPDATE pocket.import_jobs SET "  # noqa: S608
+                "lease_expires_at = clock_timestamp() + make_interval(secs => %(lease)s) "
+                f"WHERE {IS_MINE}",
+                {**_mine(claim), "lease": lease_seconds},
+            )
+            return done.rowcount == 1
+
+    def check(self, claim: Claim) -> None:
+        """Raise if a person cancelled the job or another worker has it."""
+        with self._database.transaction() as connection:
+            refuse_lost(connection, claim)
+
+    def enter(self, claim: Claim, state: JobState) -> None:
+        """Move the claimed job to a running state; where it is there already, only check."""
+        with self._database.transaction(actor=claim.worker) as connection:
+            _change(connection, claim, "state = %(state)s", {"state": state})
+
+    def note(
+        self, claim: Claim, *, artifacts: Mapping[str, str | None], report: Mapping[str, Any]
+    ) -> None:
+        """Set artifact keys and parts of the report."""
+        with self._database.transaction(actor=claim.worker) as connection:
+            _change(
+                connection,
+                claim,
+                "artifacts = jsonb_strip_nulls(artifacts || %(artifacts)s), "
+                "report = report || %(report)s",
+                {"artifacts": Jsonb(dict(artifacts)), "report": Jsonb(dict(report))},
+            )
+
+    def finish_stage(
+        self,
+        claim: Claim,
+        stage: Stage,
+        *,
+        records_read: int | None = None,
+        contract_version: str | None = None,
+    ) -> ImportJob:
+        """Stamp a stage as committed."""
+        with self._database.transaction(actor=claim.worker) as connection:
+            _change(
+                connection,
+                claim,
+                f"{STAMPS[stage]} = clock_timestamp(), "
+                "records_read = coalesce(%(read)s, records_read), "
+                "contract_version = coalesce(%(version)s, contract_version)",
+                {"read": records_read, "version": contract_version},
+            )
+            return _job(connection, "j.id = %s", claim.job_id)
+
+    def succeed(self, claim: Claim) -> ImportJob:
+        """The last transition; a cancel that came first wins."""
+        return self._end(claim, JobState.SUCCEEDED, where=IS_MINE_AND_WANTED)
+
+    def fail(self, claim: Claim, *, code: str, summary: str) -> ImportJob:
+        """End the claimed job as failed."""
+        return self._end(
+            claim,
+            JobState.FAILED,
+            where=IS_MINE,
+            extra=", error_code = %(code)s, error_summary = %(summary)s",
+            code=code,
+            summary=summary,
+        )
+
+    def cancel(self, claim: Claim) -> ImportJob:
+        """End the claimed job as cancelled."""
+        return self._end(claim, JobState.CANCELLED, where=IS_MINE)
+
+    def _end(
+        self, claim: Claim, state: JobState, *, where: str, extra: str = "", **values: str
+    ) -> ImportJob:
+        with self._database.transaction(actor=claim.worker) as connection:
+            _change(
+                connection,
+                claim,
+                "state = %(state)s, finished_at = clock_timestamp(), lease_expires_at = NULL"
+                + extra,
+                {"state": state, **values},
+                where=where,
+            )
+            return _job(connection, "j.id = %s", claim.job_id)
+
+    def release(self, claim: Claim, *, reason: str, dispatch: bool) -> None:
+        """Put a claimed job back to queued; nothing where the lease was lost."""
+        with self._database.transaction(actor=claim.worker, reason=reason) as connection:
+            row = connection.execute(
+                "UPDATE pocket.import_jobs SET state = 'queued', attempt = attempt + 1, "  # noqa: S608
+                "claim_token = claim_token + 1, lease_expires_at = NULL, "
+                f"queued_at = clock_timestamp() WHERE {IS_MINE} RETURNING attempt",
+                _mine(claim),
+            ).fetchone()
+            if row is not None and dispatch:
+                _queue_outbox(connection, claim.job_id, attempt=row["attempt"])
+
+    # -- people --------------------------------------------------------------------------------
+
+    def retry(self, job_id: UUID, *, actor: str, dispatch: bool) -> bool:
+        """Queue a failed or quarantined job again; False if it is neither."""
+        with self._database.transaction(actor=actor, reason="retry") as connection:
+            row = connection.execute(
+                "UPDATE pocket.import_jobs SET state = 'queued', attempt = attempt + 1, "
+                "losses = 0, finished_at = NULL, error_code = NULL, error_summary = NULL, "
+                "cancel_requested_at = NULL, queued_at = clock_timestamp() "
+                "WHERE id = %s AND state = ANY(%s) RETURNING attempt",
+                (job_id, [str(s) for s in RETRYABLE]),
+            ).fetchone()
+            if row is not None and dispatch:
+                _queue_outbox(connection, job_id, attempt=row["attempt"])
+            return row is not None
+
+    def request_cancel(self, job_id: UUID, *, actor: str) -> ImportJob:
+        """Ask for a cancel; a job that no one works on ends at once."""
+        with self._database.transaction(actor=actor) as connection:
+            connection.execute(
+                "UPDATE pocket.import_jobs SET cancel_requested_at = clock_timestamp(), "
+                "state = CASE WHEN state IN ('queued', 'uploading') THEN 'cancelled' "
+                "ELSE state END, "
+                "finished_at = CASE WHEN state IN ('queued', 'uploading') "
+                "THEN clock_timestamp() END "
+                "WHERE id = %s AND cancel_requested_at IS NULL AND finished_at IS NULL",
+                (job_id,),
+            )
+            return _job(connection, "j.id = %s", job_id)
+
+    # -- handing over --------------------------------------------------------------------------
+
+    def pending(self, *, limit: int) -> list[OutboxEntry]:
+        """Jobs that wait for a run and were not handed over yet, oldest first."""
+        with self._database.transaction() as connection:
+            rows = connection.execute(
+                "SELECT o.id, o.job_id, o.attempt, o.created_at, u.dataset, u.tenant, "
+                "u.partition_key, u.file_name, u.size_bytes "
+                "FROM pocket.outbox o JOIN pocket.import_jobs j ON j.id = o.job_id "
+                "JOIN pocket.uploads u ON u.id = j.upload_id "
+                "WHERE o.dispatched_at IS NULL AND j.state = 'queued' AND j.attempt = o.attempt "
+                "ORDER BY o.id LIMIT %s",
+                (limit,),
+            )
+            return [OutboxEntry(**row) for row in rows]
+
+    def mark_dispatched(self, run_keys: Mapping[int, str]) -> None:
+        """Note that these outbox entries were handed to the orchestrator."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE pocket.outbox o SET dispatched_at = clock_timestamp(), run_key = k.run_key "
+                "FROM unnest(%s::bigint[], %s::text[]) AS k (id, run_key) "
+                "WHERE o.id = k.id AND o.dispatched_at IS NULL",
+                (list(run_keys), list(run_keys.values())),
+            )
+
+    def unfinished(self, *, limit: int) -> list[Unfinished]:
+        """Jobs that were handed over and have not ended, oldest first."""
+        with self._database.transaction() as connection:
+            rows = connection.execute(
+                "SELECT j.id AS job_id, j.state, j.attempt, j.claim_token AS token, j.run_id, "  # noqa: S608
+                "o.run_key, extract(epoch FROM clock_timestamp() - CASE WHEN j.state = 'queued' "
+                "THEN o.dispatched_at ELSE j.lease_expires_at END)::float8 AS silent_seconds "
+                "FROM pocket.import_jobs j "
+                "LEFT JOIN pocket.outbox o ON o.job_id = j.id AND o.attempt = j.attempt "
+                f"WHERE j.state NOT IN ('succeeded', 'cancelled') AND (j.{IS_RUNNING} "
+                "OR (j.state = 'queued' AND o.dispatched_at IS NOT NULL)) "
+                "ORDER BY j.upload_id LIMIT %s",
+                (limit,),
+            )
+            return [Unfinished(**{**row, "state": JobState(row["state"])}) for row in rows]
+
+    def requeue(self, job: Unfinished, *, reason: str, max_losses: int) -> JobState | None:
+        """Give a stalled job a new attempt and a new outbox row, or fail it as worker_lost."""
+        with self._database.transaction(actor="reconcile", reason=reason) as connection:
+            row = connection.execute(
+                "UPDATE pocket.import_jobs SET attempt = attempt + 1, losses = losses + 1, "
+                "claim_token = claim_token + 1, lease_expires_at = NULL, "
+                "queued_at = clock_timestamp(), "
+                "state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled' "
+                "WHEN losses >= %(most)s THEN 'failed' ELSE 'queued' END, "
+                "finished_at = CASE WHEN cancel_requested_at IS NOT NULL OR losses >= %(most)s "
+                "THEN clock_timestamp() END, "
+                "error_code = CASE WHEN losses >= %(most)s THEN 'worker_lost' END, "
+                "error_summary = CASE WHEN losses >= %(most)s THEN 'Workers died or vanished ' || "
+                "'several times while they had this file. See their logs, then retry it.' END "
+                "WHERE id = %(job_id)s AND claim_token = %(token)s AND attempt = %(attempt)s "
+                "AND state = %(state)s RETURNING state, attempt",
+                {
+                    "job_id": job.job_id,
+                    "token": job.token,
+                    "attempt": job.attempt,
+                    "state": job.state,
+                    "most": max_losses,
+                },
+            ).fetchone()
+            if row is None:
+                return None
+            state = JobState(row["state"])
+            if state is JobState.QUEUED:
+                _queue_outbox(connection, job.job_id, attempt=row["attempt"])
+            return state
+
+
+def lock_tenant(connection: Connection, dataset: str, tenant: str) -> None:
+    """Serialise this transaction with others on the same dataset and tenant."""
+    digest = hashlib.sha256(f"{dataset}\0{tenant}".encode()).digest()
+    connection.execute(
+        "SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(digest[:8], signed=True),)
+    )
+
+
+def partition_key(new: NewUpload, *, version: int) -> str:
+    """``<tenant>.<file name>.<8 hex>``: readable, safe, and the same on every machine."""
+    said = f"{new.tenant}\0{new.source_key}\0{new.pinned.sha256}\0{version}"
+    digest = hashlib.sha256(said.encode()).hexdigest()[:8]
+    return f"{slug(new.tenant, longest=40)}.{slug(new.file_name)}.{digest}"
+
+
+def refuse_lost(connection: Connection, claim: Claim) -> None:
+    """Raise Cancelled or TransientError(lease_lost) unless the claim holds and is wanted."""
+    row = connection.execute(
+        f"SELECT cancel_requested_at FROM pocket.import_jobs WHERE {IS_MINE}",  # noqa: S608
+        _mine(claim),
+    ).fetchone()
+    if row is None:
+        raise TransientError(
+            Code.LEASE_LOST, "Another worker has taken this job over; this one stops."
+        )
+    if row["cancel_requested_at"] is not None:
+        raise Cancelled
+
+
+def _mine(claim: Claim) -> dict[str, Any]:
+    return {"job_id": claim.job_id, "token": claim.token}
+
+
+def _change(
+    connection: Connection,
+    claim: Claim,
+    assignments: str,
+    values: Mapping[str, Any],
+    *,
+    where: str = IS_MINE_AND_WANTED,
+) -> None:
+    """Change the claimed job, or raise the reason why it is no longer this worker's to change."""
+    done = connection.execute(
+        f"UPDATE pocket.import_jobs SET {assignments} WHERE {where}",  # noqa: S608 - own constants
+        {**_mine(claim), **values},
+    )
+    if done.rowcount != 1:
+        refuse_lost(connection, claim)
+        raise TransientError(Code.LEASE_LOST, "The job changed hands; this worker stops.")
+
+
+def _queue_outbox(connection: Connection, job_id: UUID, *, attempt: int) -> None:
+    connection.execute(
+        "INSERT INTO pocket.outbox (job_id, attempt) VALUES (%s, %s)", (job_id, attempt)
+    )
+
+
+def _job(connection: Connection, where: str, *values: Any) -> ImportJob:
+    row = connection.execute(f"{JOB} WHERE {where}", values).fetchone()
+    if row is None:
+        raise PermanentError(Code.UNKNOWN_JOB, "The ledger has no such job.")
+    return _to_job(row)
+
+
+def _to_job(row: dict[str, Any]) -> ImportJob:
+    upload_names = set(Upload.__dataclass_fields__) - {"id"}
+    upload = Upload(id=row["upload_id"], **{n: row[n] for n in upload_names})
+    outcomes = Outcomes(**{name: row[name] for name in OUTCOME_NAMES})
+    taken = upload_names | set(OUTCOME_NAMES) | {"upload_id", "state"}
+    rest = {name: value for name, value in row.items() if name not in taken}
+    return ImportJob(upload=upload, outcomes=outcomes, state=JobState(row["state"]), **rest)

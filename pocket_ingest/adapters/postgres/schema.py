@@ -1,0 +1,173 @@
+"""Schemas of the database: the ledger's migrations and the datasets' tables.
+
+Here: `migrate`, and the DDL of a contract's table.
+Not here: rows (loader.py, ledger.py).
+"""
+
+import hashlib
+from pathlib import Path
+
+import polars as pl
+import psycopg
+from alembic import command
+from alembic.config import Config
+from psycopg import sql
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
+
+from pocket_ingest.adapters.postgres.connection import Connection, driver_url
+from pocket_ingest.core.contract import Contract, Field, Kind
+from pocket_ingest.core.errors import Code, PermanentError, TransientError
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+LEDGER_SCHEMA = "pocket"
+DAGSTER_SCHEMA = "dagster"
+# Any constant that is ours: two starts at once must not create the same tables.
+MIGRATION_LOCK = 0x706F636B6574
+
+TENANT, UPLOAD, JOB, RECORD = "_tenant", "_upload_id", "_job_id", "_record"
+
+
+def migrate(url: str) -> str:
+    """Bring the ledger to its newest shape; returns the revision it has then.
+
+    Raises:
+        TransientError: database_unavailable.
+    """
+    engine = create_engine(driver_url(url, "psycopg"))
+    try:
+        with engine.connect() as connection:
+            connection.execute(text(f"SELECT pg_advisory_lock({MIGRATION_LOCK})"))
+            for schema in (LEDGER_SCHEMA, DAGSTER_SCHEMA):
+                connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
+            connection.commit()
+            config = Config()
+            config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            connection.commit()
+            revision = connection.execute(text("SELECT version_num FROM pocket.migrations"))
+            found = str(revision.scalar_one())
+            connection.execute(text(f"SELECT pg_advisory_unlock({MIGRATION_LOCK})"))
+            connection.commit()
+            return found
+    except OperationalError as error:
+        raise TransientError(
+            Code.DATABASE_UNAVAILABLE,
+            "The database cannot be reached. Check DATABASE_URL and that the server runs.",
+        ) from error
+    finally:
+        engine.dispose()
+
+
+def column_type(field: Field) -> str:
+    """The Postgres type of a field."""
+    match field.kind:
+        case Kind.TEXT:
+            return "text"
+        case Kind.INTEGER:
+            if isinstance(field.dtype, pl.Int64):
+                return "bigint"
+            return "integer" if isinstance(field.dtype, pl.Int32) else "smallint"
+        case Kind.DECIMAL:
+            assert isinstance(field.dtype, pl.Decimal)  # noqa: S101 - the kind says so
+            return f"numeric({field.dtype.precision},{field.dtype.scale})"
+        case Kind.FLOAT:
+            return "double precision" if isinstance(field.dtype, pl.Float64) else "real"
+        case Kind.BOOLEAN:
+            return "boolean"
+        case Kind.DATE:
+            return "date"
+        case Kind.TIMESTAMP:
+            assert isinstance(field.dtype, pl.Datetime)  # noqa: S101 - the kind says so
+            zone = "with" if field.dtype.time_zone is not None else "without"
+            return f"timestamp {zone} time zone"
+
+
+def table_columns(contract: Contract) -> list[tuple[str, str, bool]]:
+    """(name, type, may be NULL) of the table's columns, in order."""
+    return [
+        (TENANT, "text", False),
+        *((f.name, column_type(f), f.accepts_null) for f in contract.fields),
+        (UPLOAD, "bigint", False),
+        (JOB, "uuid", False),
+        (RECORD, "bigint", False),
+    ]
+
+
+def ensure_table(connection: Connection, contract: Contract, *, schema: str) -> None:
+    """Create the dataset's table if it is missing, else compare it with the contract.
+
+    Raises:
+        PermanentError: table_differs, naming the columns.
+    """
+    lock = int.from_bytes(hashlib.sha256(contract.name.encode()).digest()[:8], signed=True)
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
+    found = {
+        row["name"]: (row["type"], row["nullable"])
+        for row in connection.execute(
+            "SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type, "
+            "NOT a.attnotnull AS nullable FROM pg_attribute a "
+            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped",
+            (schema, contract.name),
+        )
+    }
+    if not found:
+        _create(connection, contract, schema)
+        return
+    wanted = {name: (kind, nullable) for name, kind, nullable in table_columns(contract)}
+    different = sorted(
+        name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
+    )
+    if different:
+        raise PermanentError(
+            Code.TABLE_DIFFERS,
+            f"The table {schema}.{contract.name} is not what the contract of {contract.name!r} "
+            f"says: {', '.join(different)}. Change the table to fit, or rename the dataset.",
+        )
+
+
+def _create(connection: Connection, contract: Contract, schema: str) -> None:
+    table = sql.Identifier(schema, contract.name)
+    columns = [
+        sql.SQL("{} {}{}{}").format(
+            sql.Identifier(name),
+            sql.SQL(kind),
+            # Keys are compared byte by byte: no collation's opinion on equality or order.
+            sql.SQL(' COLLATE "C"' if kind == "text" and name in {TENANT, *contract.key} else ""),
+            sql.SQL("" if nullable else " NOT NULL"),
+        )
+        for name, kind, nullable in table_columns(contract)
+    ]
+    key = sql.SQL("PRIMARY KEY ({})").format(
+        sql.SQL(", ").join(map(sql.Identifier, (TENANT, *contract.key)))
+    )
+    try:
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+        connection.execute(
+            sql.SQL("CREATE TABLE {} ({}, {})").format(table, sql.SQL(", ").join(columns), key)
+        )
+        # Exports look rows up by upload. Uploads come in order, so a block range index of a few
+        # pages serves, where a B-tree would cost every load.
+        connection.execute(
+            sql.SQL("CREATE INDEX ON {} USING brin ({})").format(table, sql.Identifier(UPLOAD))
+        )
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise PermanentError(
+            Code.DATABASE_REFUSED,
+            f"The database role may not create tables in the schema {schema!r}. Grant it CREATE "
+            "there, or set POCKET_TABLE_SCHEMA.",
+        ) from error
+    connection.execute(
+        "INSERT INTO pocket.dataset_tables (dataset, table_schema, table_name, contract_version) "
+        "VALUES (%s, %s, %s, %s) ON CONFLICT (dataset) DO UPDATE SET "
+        "table_schema = excluded.table_schema, contract_version = excluded.contract_version",
+        (contract.name, schema, contract.name, contract.version),
+    )
+    for name, description in [(f.name, f.description) for f in contract.fields if f.description]:
+        connection.execute(
+            sql.SQL("COMMENT ON COLUMN {}.{} IS {}").format(
+                table, sql.Identifier(name), sql.Literal(description)
+            )
+        )

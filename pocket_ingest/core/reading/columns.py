@@ -1,0 +1,160 @@
+"""The values of a chunk's records: from split bytes to Arrow columns of text.
+
+Here: everything that is judged per record once its borders are known (NUL, UTF-8, the number of
+fields), and the call of Arrow's own parser, which gets proven records only. Not here: where a
+record begins and ends.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+
+from pocket_ingest.core.errors import Code
+from pocket_ingest.core.reading.grammar import Grammar
+from pocket_ingest.core.reading.resync import field_count_hint
+from pocket_ingest.core.reading.splitting import Positions
+
+BOM = b"\xef\xbb\xbf"
+
+Faults = dict[int, tuple[Code, str]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Records:
+    """Split records, as int64 arrays of equal length. Offsets are those of the bytes they lie in.
+
+    Attributes:
+        starts: offset of each record's first byte.
+        ends: one past its last byte.
+        nexts: one past its line terminator.
+        lines: physical line where it begins.
+        numbers: its record number.
+    """
+
+    starts: Positions
+    ends: Positions
+    nexts: Positions
+    lines: Positions
+    numbers: Positions
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+def unreadable(data: bytearray, records: Records) -> Faults:
+    """Records with a NUL byte or with bytes that are not UTF-8, by their index."""
+    if not len(records):
+        return {}
+    start, end = int(records.starts[0]), int(records.ends[-1])
+    faults: Faults = {}
+    block = np.frombuffer(data, dtype=np.uint8, count=end - start, offset=start)
+    if not _is_utf8(data, start, end):
+        for index in _records_of(np.flatnonzero(block >= 0x80) + start, records):
+            begin = int(records.starts[index])
+            try:
+                data[begin : int(records.ends[index])].decode()
+            except UnicodeDecodeError as error:
+                byte = data[begin + error.start]
+                hint = f"byte 0x{byte:02X} at offset {error.start} of the record is not UTF-8"
+                faults[index] = Code.INVALID_ENCODING, hint
+    if data.find(b"\0", start, end) >= 0:
+        for index in _records_of(np.flatnonzero(block == 0) + start, records):
+            offset = data.index(b"\0", int(records.starts[index])) - int(records.starts[index])
+            hint = f"a NUL byte at offset {offset} of the record cannot be stored as text"
+            faults[index] = Code.NUL_BYTE, hint
+    return faults
+
+
+def parse(
+    data: bytearray, records: Records, kept: npt.NDArray[np.bool_], *, grammar: Grammar, columns: int
+) -> tuple[pa.RecordBatch, Faults]:
+    """Parse the kept records.
+
+    Returns:
+        One text column per field, named by position, of the kept records that have ``columns``
+        fields; and the kept records that have not, by their index in ``records``.
+    """
+    names = [str(position) for position in range(columns)]
+    schema = pa.schema([(name, pa.string()) for name in names])
+    chosen = np.flatnonzero(kept)
+    if not len(chosen):
+        return pa.RecordBatch.from_pylist([], schema=schema), {}
+    text = _joined(data, records, chosen)
+    faults: Faults = {}
+
+    def note_field_count(row: pyarrow.csv.InvalidRow) -> str:
+        index = int(chosen[row.number - 1])
+        faults[index] = Code.FIELD_COUNT, field_count_hint(row.actual_columns, columns)
+        return "skip"
+
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(text),
+        read_options=pyarrow.csv.ReadOptions(
+            use_threads=False, block_size=len(text) + 1, column_names=names
+        ),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=grammar.delimiter.decode(),
+            quote_char=grammar.quote.decode(),
+            newlines_in_values=True,
+            # An empty line is a record in a file of one column only.
+            ignore_empty_lines=columns > 1,
+            invalid_row_handler=note_field_count,
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            check_utf8=False,
+            column_types=schema,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            null_values=[""],
+        ),
+    )
+    if len(table) + len(faults) != len(chosen):
+        raise AssertionError(
+            f"split {len(chosen)} records, but parsed {len(table)} and refused {len(faults)}"
+        )
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema), faults
+
+
+def _is_utf8(data: bytearray, start: int, end: int) -> bool:
+    """Whether the bytes are UTF-8, by Arrow's validation: without a copy, unlike decoding."""
+    offsets = pa.py_buffer(np.array([0, end - start], dtype=np.int64))
+    text = pa.py_buffer(memoryview(data)[start:end])
+    try:
+        pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, text]).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _records_of(positions: Positions, records: Records) -> Iterator[int]:
+    """Indexes of the records that hold any of the sorted byte positions."""
+    owners = np.searchsorted(records.starts, positions, side="right") - 1
+    within = positions < records.ends[owners]
+    yield from np.unique(owners[within]).tolist()
+
+
+def _joined(data: bytearray, records: Records, chosen: Positions) -> pa.Buffer:
+    """The bytes of the chosen records with their terminators, shared where they are one run."""
+    starts, nexts = records.starts[chosen], records.nexts[chosen]
+    gaps = np.flatnonzero(starts[1:] != nexts[:-1]) + 1
+    runs = zip(
+        starts[np.concatenate(([0], gaps))].tolist(),
+        nexts[np.concatenate((gaps - 1, [-1]))].tolist(),
+        strict=True,
+    )
+    view = memoryview(data)
+    parts = []
+    for start, end in runs:
+        if parts and parts[-1][-1] == 0x0D and view[start] == 0x0A:
+            # Two terminators that a broken record kept apart must not become one.
+            parts.append(memoryview(b"\n"))
+        parts.append(view[start:end])
+    # Arrow takes a BOM at the beginning for its own to drop.
+    if bytes(parts[0][:3]) == BOM:
+        parts.insert(0, memoryview(BOM))
+    return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))

@@ -1,0 +1,478 @@
+"""CSV bytes in, numbered records of text out, in bounded chunks.
+
+Here: the public values of the reader and the walk through a file: chunk by chunk, fast where the
+bytes are proven clean (``splitting``), record by record where they are not (``resync``), with
+every record numbered and every physical line accounted for. Not here: casting, contracts, the
+choice of a dialect.
+
+Where a chunk ends follows from the file's bytes and the limits alone, never from the sizes in
+which the source hands the bytes over, so that a load that resumes meets the same chunks again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pocket_ingest.core.errors import Code
+from pocket_ingest.core.reading import columns
+from pocket_ingest.core.reading.grammar import (
+    BLANK_LINES,
+    Grammar,
+    after_line_end,
+    count_line_ends,
+    count_lines,
+)
+from pocket_ingest.core.reading.opening import Header, open_csv
+from pocket_ingest.core.reading.resync import Judge, Skip, Verdict
+from pocket_ingest.core.reading.splitting import Positions, Splitter, Stretch
+from pocket_ingest.core.reading.window import Window, WindowEnd
+
+# After a record that is not proven, so many are judged one by one before the next attempt at a
+# whole block: faults come in clusters, and an attempt costs as much as ten verdicts.
+ONE_BY_ONE = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingLimits:
+    """Bounds of what the reader holds and accepts.
+
+    Attributes:
+        chunk_bytes: bytes of a chunk at most, unless its only record is longer.
+        max_record_bytes: a longer record is rejected as ``record_too_long``.
+        max_columns: a file with more columns is refused.
+        chunk_records: records of a chunk at most.
+    """
+
+    chunk_bytes: int = 16 * 2**20
+    max_record_bytes: int = 8 * 2**20
+    max_columns: int = 2_000
+    chunk_records: int = 200_000
+
+    def __post_init__(self) -> None:
+        if min(self.chunk_bytes, self.max_record_bytes, self.max_columns, self.chunk_records) < 1:
+            raise ValueError("every reading limit must be at least 1")
+        # Arrow's text columns address 2 GiB; half of it leaves room for one long record.
+        if self.chunk_bytes + self.max_record_bytes > 2**30:
+            raise ValueError("chunk_bytes and max_record_bytes must not exceed 1 GiB in sum")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MalformedRecord:
+    """A record that cannot be read.
+
+    Attributes:
+        record: 1-based number of the record.
+        line: 1-based physical line where it begins.
+        lines: physical lines that it spans, which is what it cost.
+        code: what is wrong.
+        hint: the same as a sentence, without any cell's value.
+        raw: its original bytes without the line terminator; of a record that is too long, the
+            first 4096.
+    """
+
+    record: int
+    line: int
+    lines: int
+    code: Code
+    hint: str
+    raw: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordChunk:
+    """Consecutive records; each number is either a row of ``columns`` or in ``malformed``.
+
+    Attributes:
+        first_record: number of the first record, sound or not.
+        last_record: number of the last one.
+        columns: the sound records; all columns are text, named by POSITION ("0", "1", ...), so
+            that a header with an empty name, or the same name twice, can be shown too. A bare
+            empty field is null, a quoted one is the empty text.
+        records: int64 number of each row's record.
+        lines: int64 physical line where each row's record begins.
+        malformed: the others, by number.
+    """
+
+    first_record: int
+    last_record: int
+    columns: pa.RecordBatch
+    records: Positions
+    lines: Positions
+    malformed: tuple[MalformedRecord, ...]
+    _data: bytearray
+    _starts: Positions
+    _ends: Positions
+
+    def raw(self, row: int) -> bytes:
+        """The original bytes of a row's record, without its line terminator."""
+        return bytes(self._data[int(self._starts[row]) : int(self._ends[row])])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineAccount:
+    """What every physical line of the file is.
+
+    Attributes:
+        header_lines: lines of the header.
+        record_lines: lines of records, sound or malformed.
+        blank_lines: lines without a byte that are no record.
+    """
+
+    header_lines: int
+    record_lines: int
+    blank_lines: int
+
+    @property
+    def total(self) -> int:
+        """Physical lines of the file."""
+        return self.header_lines + self.record_lines + self.blank_lines
+
+
+class CsvReading:
+    """One walk through a file; iterable once.
+
+    Attributes:
+        header: the header record.
+        encoding: "utf-8", or "utf-8-sig" where the file begins with a byte order mark.
+        records_read: records met so far, sound or malformed; complete after the last chunk.
+    """
+
+    def __init__(
+        self, source: BinaryIO, *, delimiter: bytes, quote: bytes, limits: ReadingLimits
+    ) -> None:
+        self._limits = limits
+        self._grammar = Grammar(
+            delimiter=delimiter, quote=quote, max_record_bytes=limits.max_record_bytes
+        )
+        self._window = Window(source)
+        opening = open_csv(self._window, self._grammar, max_columns=limits.max_columns)
+        self.header = opening.header
+        self.encoding = opening.encoding
+        self.records_read = 0
+        self._header_lines = opening.header_lines
+        self._blank_lines = opening.blank_lines
+        self._lines = opening.blank_lines + opening.header_lines
+        self._judge = Judge(self._grammar, len(self.header.names))
+        self._splitter = Splitter(self._grammar, self._judge)
+        self._chunks: Iterator[RecordChunk] | None = None
+
+    def __iter__(self) -> Iterator[RecordChunk]:
+        if self._chunks is not None:
+            raise RuntimeError("a reading is iterable once; open the file again")
+        self._chunks = self._walk()
+        return self._chunks
+
+    @property
+    def account(self) -> LineAccount:
+        """The lines read so far; complete after the last chunk."""
+        return LineAccount(
+            header_lines=self._header_lines,
+            record_lines=self._lines - self._header_lines - self._blank_lines,
+            blank_lines=self._blank_lines,
+        )
+
+    @property
+    def _one_column(self) -> bool:
+        return len(self.header.names) == 1
+
+    def _walk(self) -> Iterator[RecordChunk]:
+        window = self._window
+        while True:
+            window.grow(self._limits.chunk_bytes)
+            if not window.data:
+                return
+            if self._one_column and self._blank_as_far_as_seen():
+                yield from self._blank_run()
+                continue
+            chunk = self._chunk()
+            if chunk is not None:
+                yield chunk
+
+    def _blank_as_far_as_seen(self) -> bool:
+        end = _blank_run_end(self._window, 0)
+        return end == len(self._window.data) or end >= self._limits.chunk_bytes
+
+    def _chunk(self) -> RecordChunk | None:
+        """The next chunk, or None where the window began with nothing but blank lines."""
+        window = self._window
+        draft = _Draft(self.records_read)
+        stop = min(self._limits.chunk_bytes, len(window.data))
+        position, one_by_one = 0, 0
+        while position < stop and draft.count < self._limits.chunk_records:
+            if one_by_one:
+                one_by_one -= 1
+                following = self._take_one(draft, position, stop)
+                if following is None:
+                    break
+                position = following
+            else:
+                following = self._take_stretch(draft, position, stop)
+                one_by_one = ONE_BY_ONE if following == position else 0
+                position = following
+        chunk = draft.finish(window.data, self._grammar, len(self.header.names))
+        window.discard(position)
+        if chunk is None and position < stop:
+            return self._endless()
+        self.records_read += draft.count
+        return chunk
+
+    def _take_stretch(self, draft: "_Draft", position: int, stop: int) -> int:
+        """Take the records that a block proves; returns the offset of what follows them."""
+        stretch = self._splitter.split(self._window, position, stop)
+        filled = np.flatnonzero(stretch.ends > stretch.starts)
+        room = self._limits.chunk_records - draft.count
+        if self._one_column:
+            # Blank lines are records if another record follows, which their run decides.
+            stretch = stretch[: min(room, int(filled[-1]) + 1 if len(filled) else 0)]
+            records = stretch
+        else:
+            if len(filled) > room:
+                filled = filled[:room]
+                stretch = stretch[: int(filled[-1]) + 1]
+            records = stretch if len(filled) == len(stretch) else stretch[filled]
+        if not len(stretch):
+            return position
+        draft.add(records, first_line=self._lines + 1)
+        self._lines += int(stretch.lines_after[-1])
+        self._blank_lines += len(stretch) - len(records)
+        return int(stretch.nexts[-1])
+
+    def _take_one(self, draft: "_Draft", position: int, stop: int) -> int | None:
+        """Take the record, or pass the blank lines, at ``position``.
+
+        Returns:
+            The offset of what follows; None if the record belongs to the next chunk.
+        """
+        window = self._window
+        if window.data[position] in b"\r\n":
+            return self._take_blank(draft, position, stop)
+        verdict = self._verdict(position, stop)
+        if verdict.endless or (verdict.next > self._limits.chunk_bytes and draft.count):
+            return None
+        lines = count_lines(window.data, position, verdict.next)
+        if verdict.code is None:
+            draft.add_one(position, verdict.end, verdict.next, line=self._lines + 1)
+        else:
+            draft.refuse(
+                line=self._lines + 1,
+                lines=lines,
+                code=verdict.code,
+                hint=verdict.hint,
+                raw=bytes(window.data[position : verdict.end]),
+            )
+        self._lines += lines
+        return verdict.next
+
+    def _take_blank(self, draft: "_Draft", position: int, stop: int) -> int | None:
+        """Pass blank lines, or, in a file of one column, take them as records."""
+        window = self._window
+        if not self._one_column:
+            self._window.grow(position + 2)
+            self._lines += 1
+            self._blank_lines += 1
+            return after_line_end(window, position)
+        run_end = _blank_run_end(window, position)
+        if run_end >= stop:
+            return None
+        while position < run_end and draft.count < self._limits.chunk_records:
+            following = after_line_end(window, position)
+            self._lines += 1
+            draft.add_one(position, position, following, line=self._lines)
+            position = following
+        return position
+
+    def _verdict(self, position: int, stop: int) -> Verdict:
+        try:
+            return self._judge.judge(self._window, position, self._lines + 1)
+        except WindowEnd:
+            # At once as far as any verdict of this chunk may need, or every record near the
+            # window's end would copy it anew.
+            self._window.grow(stop + self._judge.reach)
+            return self._judge.judge(self._window, position, self._lines + 1)
+
+    def _endless(self) -> RecordChunk:
+        """The chunk of the endless record at the window's beginning, which is passed over."""
+        verdict = self._verdict(0, 0)
+        assert verdict.code is not None
+        skipped = Skip(self._grammar, self._judge, self._window).run(
+            verdict.end, inside=verdict.inside
+        )
+        draft = _Draft(self.records_read)
+        draft.refuse(
+            line=self._lines + 1,
+            lines=skipped.lines,
+            code=verdict.code,
+            hint=verdict.hint,
+            raw=skipped.raw,
+        )
+        self._lines += skipped.lines
+        self.records_read += 1
+        return draft.finish(bytearray(), self._grammar, len(self.header.names))
+
+    def _blank_run(self) -> Iterator[RecordChunk]:
+        """Blank lines at the window's beginning, of a file of one column, however many.
+
+        They are records with a null if another record follows, and nothing at the file's end.
+        """
+        window = self._window
+        count = 0
+        while (end := _blank_run_end(window, 0)) == len(window.data) and not window.final:
+            # The last byte stays: it may be the first half of CRLF.
+            count += count_line_ends(window.data, 0, end - 1)
+            window.discard(end - 1)
+            window.grow(self._limits.chunk_bytes + 1)
+        count += count_line_ends(window.data, 0, end)
+        window.discard(end)
+        if not window.data:
+            self._lines += count
+            self._blank_lines += count
+            return
+        for taken in range(0, count, self._limits.chunk_records):
+            size = min(self._limits.chunk_records, count - taken)
+            draft = _Draft(self.records_read)
+            draft.add_blank(size, first_line=self._lines + 1)
+            self._lines += size
+            self.records_read += size
+            yield draft.finish(bytearray(b"\n" * size), self._grammar, 1)
+
+
+class _Draft:
+    """The records of a chunk while it is put together."""
+
+    def __init__(self, records_before: int) -> None:
+        self._first = records_before + 1
+        self._malformed: list[MalformedRecord] = []
+        self._tables: list[npt.NDArray[np.int64]] = []
+        self._rows: list[tuple[int, int, int, int, int]] = []
+        self.count = 0
+
+    def add(self, stretch: Stretch, *, first_line: int) -> None:
+        """Add the records of a stretch that begins on ``first_line``."""
+        self._flush()
+        numbers = np.arange(len(stretch), dtype=np.int64) + (self._first + self.count)
+        self._tables.append(
+            np.stack(
+                (
+                    stretch.starts,
+                    stretch.ends,
+                    stretch.nexts,
+                    stretch.lines + first_line,
+                    numbers,
+                )
+            )
+        )
+        self.count += len(stretch)
+
+    def add_blank(self, count: int, *, first_line: int) -> None:
+        """Add records that are ``count`` line feeds from offset 0 on."""
+        starts = np.arange(count, dtype=np.int64)
+        self._tables.append(
+            np.stack((starts, starts, starts + 1, starts + first_line, starts + self._first))
+        )
+        self.count += count
+
+    def add_one(self, start: int, end: int, following: int, *, line: int) -> None:
+        """Add one record."""
+        self._rows.append((start, end, following, line, self._first + self.count))
+        self.count += 1
+
+    def refuse(self, *, line: int, lines: int, code: Code, hint: str, raw: bytes) -> None:
+        """Add a malformed record."""
+        self._malformed.append(
+            MalformedRecord(
+                record=self._first + self.count,
+                line=line,
+                lines=lines,
+                code=code,
+                hint=hint,
+                raw=raw,
+            )
+        )
+        self.count += 1
+
+    def finish(self, data: bytearray, grammar: Grammar, width: int) -> RecordChunk | None:
+        """Read the values; None if there is no record at all."""
+        if not self.count:
+            return None
+        self._flush()
+        table = np.concatenate(self._tables, axis=1) if self._tables else _NO_RECORDS
+        records = columns.Records(
+            starts=table[0], ends=table[1], nexts=table[2], lines=table[3], numbers=table[4]
+        )
+        faults = columns.unreadable(data, records)
+        kept = np.ones(len(records), dtype=bool)
+        kept[list(faults)] = False
+        batch, uneven = columns.parse(data, records, kept, grammar=grammar, columns=width)
+        kept[list(uneven)] = False
+        for index, (code, hint) in (faults | uneven).items():
+            start, end, following, line, number = table[:, index].tolist()
+            self._malformed.append(
+                MalformedRecord(
+                    record=number,
+                    line=line,
+                    lines=count_lines(data, start, following),
+                    code=code,
+                    hint=hint,
+                    raw=bytes(data[start:end]),
+                )
+            )
+        sound = table[:, kept]
+        return RecordChunk(
+            first_record=self._first,
+            last_record=self._first + self.count - 1,
+            columns=batch,
+            records=sound[4],
+            lines=sound[3],
+            malformed=tuple(sorted(self._malformed, key=attrgetter("record"))),
+            _data=data,
+            _starts=sound[0],
+            _ends=sound[1],
+        )
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._tables.append(np.array(self._rows, dtype=np.int64).T)
+            self._rows = []
+
+
+_NO_RECORDS = np.empty((5, 0), dtype=np.int64)
+
+
+def _blank_run_end(window: Window, position: int) -> int:
+    found = BLANK_LINES.match(window.data, position)
+    return found.end() if found else position
+
+
+def read_csv(
+    source: BinaryIO,
+    *,
+    delimiter: bytes = b",",
+    quote: bytes = b'"',
+    limits: ReadingLimits = ReadingLimits(),  # noqa: B008 - frozen
+) -> CsvReading:
+    """Open a CSV file (RFC 4180, UTF-8) for one walk through its records.
+
+    Line ends may be LF, CRLF, CR, and mixed. A line without a byte is no record, except in a file
+    of one column: there it is a record whose only field is empty, unless nothing but such lines
+    follows (an editor leaves them at the end of a file; nobody means them as records).
+
+    Args:
+        source: the bytes, read from where it stands; it may return fewer than asked for.
+        delimiter: one ASCII byte.
+        quote: one ASCII byte.
+        limits: bounds of memory and size.
+
+    Returns:
+        The reading, with the header read already.
+
+    Raises:
+        PermanentError: ``unsupported_encoding`` or ``unsupported_type`` (not text in UTF-8),
+            ``empty_file``, ``header_unreadable`` or ``too_many_columns``.
+        ValueError: delimiter or quote is not one ASCII byte of its own.
+    """
+    return CsvReading(source, delimiter=delimiter, quote=quote, limits=limits)

@@ -1,0 +1,200 @@
+"""The fast way through clean stretches: record borders by numpy, a block at a time.
+
+Here: proving that the quotes of a block are where RFC 4180 puts them, and the positions of the
+records in the proven part. Not here: anything about a record that cannot be proven; the first
+such record ends the stretch, and ``resync`` looks at it.
+
+The proof: with quotes numbered from a record's beginning, each even one must follow a delimiter,
+a line end or a quote, and each odd one must come before one. Then a line end is a record's end
+exactly where an even number of quotes came before it (a doubled quote counts twice and changes
+nothing). A record of several lines may still owe them to a stray quote: it must have the right
+number of fields too, and where its lines could be records themselves, the judge is asked.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pocket_ingest.core.reading.grammar import CR, LF, Grammar
+from pocket_ingest.core.reading.resync import Judge
+from pocket_ingest.core.reading.window import Window, WindowEnd
+
+Positions = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+# Masks and positions of a block of this size stay in a core's own cache.
+BLOCK_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stretch:
+    """Consecutive lines that are whole records, or blank. Offsets are the window's.
+
+    Attributes:
+        starts: offset of each record's first byte.
+        ends: one past each record's last byte.
+        nexts: one past each record's line terminator.
+        lines: physical lines from the stretch's beginning to the record's.
+        lines_after: physical lines from the stretch's beginning to what follows the record.
+    """
+
+    starts: Positions
+    ends: Positions
+    nexts: Positions
+    lines: Positions
+    lines_after: Positions
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, chosen: slice | npt.NDArray[np.intp]) -> "Stretch":
+        return Stretch(
+            starts=self.starts[chosen],
+            ends=self.ends[chosen],
+            nexts=self.nexts[chosen],
+            lines=self.lines[chosen],
+            lines_after=self.lines_after[chosen],
+        )
+
+
+class Splitter:
+    """Splits the clean blocks of a file into records."""
+
+    def __init__(self, grammar: Grammar, judge: Judge) -> None:
+        self._grammar = grammar
+        self._judge = judge
+        self._borders = np.zeros(256, dtype=bool)
+        self._borders[[CR, LF, grammar.delimiter[0], grammar.quote[0]]] = True
+
+    def split(self, window: Window, start: int, stop: int) -> Stretch:
+        """The records from ``start``, where one begins, that a proof covers up to ``stop``.
+
+        Empty where the first record is not proven: it has a quote out of place, is too long, or
+        does not end before ``stop``.
+        """
+        stop = min(stop, start + BLOCK_BYTES)
+        data = window.data
+        # One byte more than the block, where there is one: a border may depend on it.
+        size = min(stop + 1, len(data)) - start
+        block = np.frombuffer(data, dtype=np.uint8, count=size, offset=start)
+        inside = block[: stop - start]
+        is_end = inside == LF
+        returns = data.find(b"\r", start, stop) >= 0
+        if returns:
+            is_end |= _lone_returns(block, len(inside), final=window.final)
+        line_ends = np.flatnonzero(is_end)
+        quotes = None
+        if data.find(self._grammar.quote, start, stop) >= 0:
+            quotes = np.flatnonzero(inside == self._grammar.quote[0])
+            last_lines = self._record_ends(block, quotes, line_ends, final=window.final)
+        else:
+            last_lines = np.arange(len(line_ends))
+        stretch = _stretch(block, start, line_ends, last_lines, returns=returns)
+        too_long = stretch.ends - stretch.starts > self._grammar.max_record_bytes
+        if too_long.any():
+            stretch = stretch[: int(too_long.argmax())]
+        if quotes is not None:
+            stretch = self._believed(window, inside, start, quotes, stretch)
+        return stretch
+
+    def _record_ends(
+        self, block: Bytes, quotes: Positions, line_ends: Positions, *, final: bool
+    ) -> Positions:
+        """Which of ``line_ends`` end a record, up to the first quote out of place."""
+        proven = np.ones(len(quotes), dtype=bool)
+        opening, after = quotes[0::2], quotes[1::2] + 1
+        proven[0::2] = self._borders[block[opening - 1]] | (opening == 0)
+        beyond = after == len(block)
+        proven[1::2] = self._borders[block[after - beyond]] | beyond
+        if beyond.any() and not final:
+            proven[-1] = False
+        ends = np.flatnonzero((np.searchsorted(quotes, line_ends) & 1) == 0)
+        if proven.all():
+            return ends
+        return ends[line_ends[ends] < quotes[int(proven.argmin())]]
+
+    def _believed(
+        self, window: Window, inside: Bytes, start: int, quotes: Positions, stretch: Stretch
+    ) -> Stretch:
+        """The stretch up to the first record of several lines that the judge has to look at."""
+        line_count = stretch.lines_after - stretch.lines
+        several = np.flatnonzero(line_count > 1)
+        if not len(several):
+            return stretch
+        starts, ends = stretch.starts[several] - start, stretch.ends[several] - start
+        owners, delimiters = self._delimiters(inside, starts, ends)
+        is_text = np.searchsorted(quotes, delimiters) & 1
+        as_text = np.bincount(owners[is_text == 1], minlength=len(several))
+        counts = np.bincount(owners, minlength=len(several))
+        needed = self._judge.columns - 1
+        refused = counts - as_text != needed
+        # A swallowed first line and a swallowed inner one hold that many delimiters as text.
+        doubtful = (needed > 0) & (line_count[several] > 2) & (as_text >= needed)  # noqa: PLR2004
+        for index in np.flatnonzero(refused | doubtful).tolist():
+            record = int(several[index])
+            if refused[index] or not self._believes(window, int(stretch.starts[record])):
+                return stretch[:record]
+        return stretch
+
+    def _delimiters(
+        self, inside: Bytes, starts: Positions, ends: Positions
+    ) -> tuple[Positions, Positions]:
+        """Delimiters in the records of a block: whose each is, and where."""
+        if 8 * int((ends - starts).sum()) < len(inside):
+            owners, positions = _ranges(starts, ends)
+            found = inside[positions] == self._grammar.delimiter[0]
+            return owners[found], positions[found]
+        every = np.flatnonzero(inside == self._grammar.delimiter[0])
+        owners, chosen = _ranges(np.searchsorted(every, starts), np.searchsorted(every, ends))
+        return owners, every[chosen]
+
+    def _believes(self, window: Window, start: int) -> bool:
+        try:
+            return self._judge.believes(window, start, self._grammar.scan(window, start))
+        except WindowEnd:
+            return False
+
+
+def _ranges(starts: Positions, ends: Positions) -> tuple[Positions, Positions]:
+    """All integers of several ranges, behind the number of the range that each belongs to."""
+    sizes = ends - starts
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    return owners, np.arange(len(owners)) + np.repeat(ends - sizes.cumsum(), sizes)
+
+
+def _lone_returns(block: Bytes, size: int, *, final: bool) -> npt.NDArray[np.bool_]:
+    """Which of the first ``size`` bytes are a CR that no LF follows, as far as is known."""
+    lone = block[:size] == CR
+    known = len(block) - 1
+    lone[:known] &= block[1 : size + 1] != LF
+    if known < size and not final:
+        lone[-1] = False
+    return lone
+
+
+def _stretch(
+    block: Bytes,
+    start: int,
+    line_ends: Positions,
+    last_lines: Positions,
+    *,
+    returns: bool,
+) -> Stretch:
+    """Records from the line ends of a block and the numbers of those that end a record."""
+    ends = line_ends[last_lines]
+    nexts = ends + 1
+    starts = np.empty_like(ends)
+    lines = np.empty_like(ends)
+    starts[:1], starts[1:] = 0, nexts[:-1]
+    lines[:1], lines[1:] = 0, last_lines[:-1] + 1
+    if returns:
+        # The pair CRLF is marked at its LF; a record's text ends before the CR.
+        ends = ends - ((block[ends] == LF) & (ends > starts) & (block[ends - 1] == CR))
+    return Stretch(
+        starts=starts + start,
+        ends=ends + start,
+        nexts=nexts + start,
+        lines=lines,
+        lines_after=last_lines + 1,
+    )

@@ -1,0 +1,196 @@
+"""The four assets of each dataset: upload, validated, loaded, exports.
+
+Here: one multi-asset for each dataset, which walks the run's partitions (uploaded files) and takes
+each through its stages. One op, not four: when an op fails, Dagster skips what follows it for every
+file of the run, while here a bad file fails alone.
+Not here: the stages (core), what is shown of them (metadata.py), which files share a run (sensors).
+"""
+
+from collections.abc import Sequence
+
+from dagster import (
+    AssetExecutionContext,
+    AssetKey,
+    AssetMaterialization,
+    AssetsDefinition,
+    AssetSpec,
+    BackfillPolicy,
+    DagsterExecutionInterruptedError,
+    DagsterRunStatus,
+    DynamicPartitionsDefinition,
+    Failure,
+    MetadataValue,
+    multi_asset,
+)
+
+from pocket_ingest.core.dataset import Dataset
+from pocket_ingest.core.errors import IngestError
+from pocket_ingest.core.jobs import RETRYABLE, STAGES, ImportJob, JobState, Stage
+from pocket_ingest.core.process import Engine, process_import
+from pocket_ingest.orchestration.metadata import stage_metadata
+from pocket_ingest.orchestration.resources import EngineResource
+from pocket_ingest.wiring import worker_name
+
+KINDS = {
+    Stage.UPLOAD: {"file"},
+    Stage.VALIDATED: {"pandera", "parquet"},
+    Stage.LOADED: {"postgres", "table"},
+    Stage.EXPORTS: {"parquet", "csv"},
+}
+DESCRIPTIONS = {
+    Stage.UPLOAD: "The uploaded file, pinned and verified by size and sha256.",
+    Stage.VALIDATED: "Typed rows that keep the contract, and the rejected records with reasons.",
+    Stage.LOADED: "The rows in Postgres: every record has one outcome, and they add up.",
+    Stage.EXPORTS: "The rows that this upload wrote, as Parquet and CSV.",
+}
+
+
+def partitions_of(dataset: Dataset) -> DynamicPartitionsDefinition:
+    """One partition for each uploaded file; the keys come from the ledger."""
+    return DynamicPartitionsDefinition(name=f"{dataset.name}_uploads")
+
+
+def asset_key(dataset: Dataset, stage: Stage) -> AssetKey:
+    """The key of a stage's asset."""
+    return AssetKey([dataset.name, stage])
+
+
+def build_assets(dataset: Dataset, *, files_per_run: int) -> AssetsDefinition:
+    """The multi-asset of a dataset.
+
+    Args:
+        dataset: its declaration; the contract is not compiled here.
+        files_per_run: how many neighbouring partitions a backfill puts into one run.
+    """
+    specs = [
+        AssetSpec(
+            asset_key(dataset, stage),
+            deps=[asset_key(dataset, before)] if before else [],
+            skippable=True,
+            group_name=dataset.name,
+            kinds=KINDS[stage],
+            description=f"{DESCRIPTIONS[stage]} {dataset.description}".strip(),
+            metadata={"dagster/table_name": dataset.name} if stage is Stage.LOADED else None,
+        )
+        for before, stage in zip((None, *STAGES), STAGES, strict=False)
+    ]
+
+    @multi_asset(
+        name=f"{dataset.name}_import",
+        specs=specs,
+        can_subset=True,
+        partitions_def=partitions_of(dataset),
+        backfill_policy=BackfillPolicy.multi_run(files_per_run),
+    )
+    def import_files(context: AssetExecutionContext, engine: EngineResource) -> None:
+        wanted = [s for s in STAGES if asset_key(dataset, s) in context.selected_asset_keys]
+        failed = import_partitions(context, engine.engine(), dataset, wanted)
+        if failed:
+            raise _failure(failed)
+
+    return import_files
+
+
+def import_partitions(
+    context: AssetExecutionContext, engine: Engine, dataset: Dataset, wanted: Sequence[Stage]
+) -> dict[str, str]:
+    """Take each partition of the run through its stages; returns key to sentence of failed ones."""
+    failed: dict[str, str] = {}
+    keys = list(context.partition_keys)
+    for place, key in enumerate(keys):
+        try:
+            sentence = _import_partition(context, engine, dataset, key, wanted)
+        except DagsterExecutionInterruptedError:
+            _stop(context, engine, dataset, keys[place:])
+            # Not the interrupt itself: the in-process executor would take it for a fault and, with
+            # a retry policy, run the step again to a SUCCESS (dagster#15026).
+            raise Failure("The run was stopped.", allow_retries=False) from None
+        except IngestError as error:
+            sentence = str(error)
+        if sentence:
+            context.log.error(f"{key}: {sentence}")
+            failed[key] = sentence
+    return failed
+
+
+def _import_partition(
+    context: AssetExecutionContext,
+    engine: Engine,
+    dataset: Dataset,
+    key: str,
+    wanted: Sequence[Stage],
+) -> str | None:
+    """One file; returns the sentence that says why it failed, if it did."""
+    job = engine.ledger.job_for_partition(dataset.name, key)
+    context.log.info(f"{key}: {job.upload.file_name!r} of {job.upload.tenant!r}, job {job.id}")
+    if job.state in RETRYABLE:
+        engine.ledger.retry(job.id, actor=f"dagster:{context.run_id}", dispatch=False)
+    done = process_import(
+        engine,
+        job.id,
+        worker=worker_name(),
+        run_id=context.run_id,
+        through=wanted[-1],
+        on_stage=lambda stage, job: _report(context, engine, dataset, stage, job),
+    )
+    if done.error is not None:
+        return str(done.error)
+    if done.job.state is JobState.CANCELLED:
+        return "The job was cancelled."
+    if done.skipped:
+        context.log.info(f"{key}: skipped, {done.skipped}")
+    # What was committed before this run (by a run that died, or another trigger) is shown as well.
+    for stage in wanted:
+        if stage in done.job.stages_done and stage not in done.ran:
+            _report(context, engine, dataset, stage, done.job, skipped=True)
+    return None
+
+
+def _report(
+    context: AssetExecutionContext,
+    engine: Engine,
+    dataset: Dataset,
+    stage: Stage,
+    job: ImportJob,
+    *,
+    skipped: bool = False,
+) -> None:
+    """Log a materialization of one partition as soon as its stage has committed."""
+    metadata = dict(stage_metadata(stage, job, engine))
+    if skipped:
+        metadata["skipped"] = "This stage had finished before; nothing was touched."
+    context.log_event(
+        AssetMaterialization(
+            asset_key(dataset, stage), partition=job.upload.partition_key, metadata=metadata
+        )
+    )
+
+
+def _stop(
+    context: AssetExecutionContext, engine: Engine, dataset: Dataset, keys: Sequence[str]
+) -> None:
+    """After an interrupt: cancel the files that were not finished, if a person stopped the run.
+
+    A machine that shuts down interrupts as well. Then the jobs stay queued and `reconcile` finds
+    them a new run.
+    """
+    run = context.instance.get_run_by_id(context.run_id)
+    if run is None or run.status not in {DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED}:
+        return
+    for key in keys:
+        job = engine.ledger.job_for_partition(dataset.name, key)
+        engine.ledger.request_cancel(job.id, actor=f"dagster:{context.run_id}")
+
+
+def _failure(failed: dict[str, str]) -> Failure:
+    names = ", ".join(list(failed)[:3]) + (", ..." if len(failed) > 3 else "")  # noqa: PLR2004
+    return Failure(
+        f"{len(failed)} of the run's files failed: {names}",
+        metadata={
+            key: MetadataValue.text(sentence) for key, sentence in list(failed.items())[:100]
+        },
+        allow_retries=False,
+    )
+
+
+__all__ = ["asset_key", "build_assets", "import_partitions", "partitions_of"]

@@ -1,0 +1,74 @@
+"""The composition root: settings in, an engine out.
+
+Here: which adapter serves which port.
+Not here: anything that an adapter or the engine does.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+
+from pocket_ingest.adapters.local_store import LocalStore
+from pocket_ingest.adapters.postgres.connection import Database
+from pocket_ingest.adapters.postgres.ledger import PostgresLedger
+from pocket_ingest.adapters.postgres.loader import PostgresLoader
+from pocket_ingest.core.dataset import Dataset
+from pocket_ingest.core.errors import Code, PermanentError
+from pocket_ingest.core.process import Engine
+from pocket_ingest.core.reading import ReadingLimits
+from pocket_ingest.datasets import find_datasets
+from pocket_ingest.settings import Settings
+
+
+def load_datasets(settings: Settings) -> dict[str, Dataset]:
+    """The shipped datasets and the team's own, by name."""
+    return find_datasets(settings.datasets, shipped=settings.shipped_datasets)
+
+
+def database_url(settings: Settings) -> str:
+    """The URL of the configured database.
+
+    Raises:
+        PermanentError: invalid_setting if there is none; `pocket-ingest dev` starts one and tells
+            the processes that it starts.
+    """
+    if settings.database_url is None:
+        raise PermanentError(
+            Code.INVALID_SETTING,
+            "DATABASE_URL is not set. Start the stack with `pocket-ingest dev`, which brings its "
+            "own Postgres, or set DATABASE_URL.",
+        )
+    return settings.database_url.get_secret_value()
+
+
+def build_engine(
+    settings: Settings, *, url: str | None = None, datasets: Mapping[str, Dataset] | None = None
+) -> Engine:
+    """Build the engine for these settings. Opens no connection yet.
+
+    Args:
+        settings: the settings.
+        url: the database, if not the one of the settings.
+        datasets: by name, if not those of the settings.
+    """
+    database = Database(url or database_url(settings))
+    return Engine(
+        store=LocalStore(settings.files_root, quiet_seconds=settings.inbox_quiet_seconds),
+        ledger=PostgresLedger(database),
+        loader=PostgresLoader(database, schema=settings.table_schema),
+        datasets=load_datasets(settings) if datasets is None else datasets,
+        limits=ReadingLimits(
+            chunk_bytes=settings.chunk_bytes,
+            chunk_records=settings.chunk_records,
+            max_record_bytes=settings.max_record_bytes,
+            max_columns=settings.max_columns,
+        ),
+        scratch=settings.home / "scratch",
+        lease_seconds=settings.lease_seconds,
+        transient_tries=settings.transient_tries,
+    )
+
+
+def worker_name() -> str:
+    """Names this process in the ledger and the audit log."""
+    return f"{socket.gethostname()}:{os.getpid()}"
