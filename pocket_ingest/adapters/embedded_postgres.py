@@ -251,8 +251,7 @@ class EmbeddedPostgres:
         if self._process is not None:
             _end(self._process)
             self._process = None
-        os.close(self._lock)
-        self._lock = None
+        self._release_lock()
 
     def is_alive(self) -> bool:
         """Whether the server runs; of another's server, whether its supervisor does."""
@@ -262,8 +261,7 @@ class EmbeddedPostgres:
             return False
         if not self._take_lock():
             return True
-        os.close(self._lock or 0)
-        self._lock = None
+        self._release_lock()
         return False
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -288,6 +286,11 @@ class EmbeddedPostgres:
             return False
         self._lock = lock
         return True
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _attach(self, deadline: float) -> ServerAddress | None:
         """Wait for another's server to be ready; None once the lock is ours instead."""
@@ -459,22 +462,24 @@ def _end_orphans(data: Path) -> None:
         postmaster = int((data / "postmaster.pid").read_text("ascii", "replace").split()[0])
     except (FileNotFoundError, ValueError, IndexError):
         postmaster = 0
-    orphans = _processes_in(data)
-    if orphans:
-        logger.warning("ending %d postgres processes whose supervisor is gone", len(orphans))
     for wish, seconds in (
         (signal.SIGINT, FAST_SHUTDOWN_SECONDS),
         (signal.SIGQUIT, IMMEDIATE_SHUTDOWN_SECONDS),
+        (signal.SIGKILL, IMMEDIATE_SHUTDOWN_SECONDS),
     ):
-        # Only the postmaster is told; its children follow it, and without one they end alone.
-        for process in orphans:
-            if process.pid == postmaster:
+        # A fast shutdown is the postmaster's business; what it does not end is told directly.
+        told = [
+            process
+            for process in _processes_in(data)
+            if wish is not signal.SIGINT or process.pid == postmaster
+        ]
+        for process in told:
+            logger.warning("%s to postgres %d, whose supervisor is gone", wish.name, process.pid)
+            with suppress(psutil.NoSuchProcess):
                 process.send_signal(wish)
-        if any(process.pid == postmaster for process in orphans) or wish is signal.SIGQUIT:
-            _, orphans = psutil.wait_procs(orphans, timeout=seconds)
-    for process in orphans:
-        process.kill()
-    psutil.wait_procs(orphans, timeout=IMMEDIATE_SHUTDOWN_SECONDS)
+        deadline = time.monotonic() + seconds
+        while told and _processes_in(data) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
     if postmaster and psutil.pid_exists(postmaster):
         # PostgreSQL would take the number's new bearer for a server. A dead number stays: there
         # it makes its own, deeper check (shared memory still in use).
@@ -482,10 +487,11 @@ def _end_orphans(data: Path) -> None:
 
 
 def _processes_in(data: Path) -> list[psutil.Process]:
+    """The postgres processes at work in a folder. A zombie has no folder and is not one."""
     return [
         process
         for process in psutil.process_iter(["name", "cwd"])
-        if process.info["name"] == "postgres" and process.info["cwd"] == str(data)
+        if process.info["name"] == "postgres" and process.info["cwd"] == str(data.resolve())
     ]
 
 
@@ -536,7 +542,8 @@ def _make_socket_folder(folder: Path, place: _Place) -> Path | None:
         with suppress(FileExistsError):
             candidate.mkdir(mode=0o700)
             place.account.own(candidate)
-            return candidate
+            if _enter(candidate, place.account)[0]:
+                return candidate
     return None
 
 
@@ -608,16 +615,17 @@ def _find_place(folder: Path, system_folder: Path) -> _Place:
     location, local = folder / "location", folder / "data"
     if location.exists():
         state = _follow(location)
-    elif local.exists() or _can_enter(folder, _server_account(local)):
+    elif local.exists() or _enter(folder, _server_account(local))[0]:
         state = folder
     else:
         state = _assign(location, system_folder)
     account = _server_account(state / "data")
-    if not _can_enter(state, account):
+    entered, said = _enter(state, account)
+    if not entered:
         raise PermanentError(
             Code.DATABASE_UNAVAILABLE,
-            f"User id {account.uid}, which owns the database in {state}, cannot enter that "
-            "folder. Let it pass through the parent folders, or run as that user.",
+            f"User id {account.uid}, which is to run the database in {state}, cannot enter that "
+            f"folder ({said}). Let it pass through the parent folders, or run as that user.",
         )
     if not account.run([binaries / "postgres", "--version"])[0]:
         binaries = _copy_binaries(package, system_folder)
@@ -634,9 +642,9 @@ def _server_account(data: Path) -> _Account:
     return _Account(uid=uid, gid=uid)
 
 
-def _can_enter(folder: Path, account: _Account) -> bool:
+def _enter(folder: Path, account: _Account) -> tuple[bool, str]:
     """Ask the kernel as that user: modes, ACLs and mount options all have a say."""
-    return account.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", folder])[0]
+    return account.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", folder])
 
 
 def _assign(location: Path, system_folder: Path) -> Path:

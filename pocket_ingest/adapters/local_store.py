@@ -55,29 +55,20 @@ class LocalStore:
     def checksum(self, found: StoredObject) -> str:
         """The sha256 of exactly the version found."""
         with _translated(found.key), self._path(found.key).open("rb") as source:
-            _refuse_changed(found, self._version(source))
+            _refuse_changed(found.key, found.version, source)
             digest = hashlib.file_digest(source, "sha256").hexdigest()
-            _refuse_changed(found, self._version(source))
+            _refuse_changed(found.key, found.version, source)
             return digest
 
     def pin(self, found: StoredObject, *, under: str) -> PinnedObject:
         """Copy exactly the version found to ``<under>/<sha256>``, where it is never changed."""
-        folder = self._path(under)
-        with (
-            _translated(found.key),
-            self._path(found.key).open("rb") as source,
-            _aside(folder) as (aside, target),
-        ):
-            _refuse_changed(found, self._version(source))
-            digest = hashlib.sha256()
-            while block := source.read(BLOCK):
-                digest.update(block)
-                target.write(block)
-            _refuse_changed(found, self._version(source))
-            sha256 = digest.hexdigest()
-            if not (folder / sha256).exists():
-                _put_in_place(aside, target, folder / sha256)
-        return PinnedObject(key=f"{under}/{sha256}", size_bytes=found.size_bytes, sha256=sha256)
+        with _translated(found.key), self._path(found.key).open("rb") as source:
+            return self._copy(source, found.key, found.version, under)
+
+    def take(self, source: Path, *, under: str) -> PinnedObject:
+        """Copy a file from anywhere to ``<under>/<sha256>``."""
+        with _translated(source.name), source.open("rb") as content:
+            return self._copy(content, source.name, _version_of(content), under)
 
     def open(self, key: str) -> BinaryIO:
         """Open a file for reading."""
@@ -133,8 +124,22 @@ class LocalStore:
             return False
         return self._quiet_seconds == 0 or not _is_open_for_writing(path)
 
-    def _version(self, source: BinaryIO) -> str:
-        return _version_of(os.fstat(source.fileno()))
+    def _copy(self, source: BinaryIO, key: str, version: str, under: str) -> PinnedObject:
+        """Copy an open file that must be, and stay, in a version."""
+        folder = self._path(under)
+        with _aside(folder) as (aside, target):
+            _refuse_changed(key, version, source)
+            digest = hashlib.sha256()
+            while block := source.read(BLOCK):
+                digest.update(block)
+                target.write(block)
+            _refuse_changed(key, version, source)
+            sha256, size = digest.hexdigest(), target.tell()
+            if not (folder / sha256).exists():
+                _put_in_place(aside, target, folder / sha256)
+        return PinnedObject(
+            key=f"{under}/{sha256}", source_version=version, size_bytes=size, sha256=sha256
+        )
 
 
 @contextmanager
@@ -149,15 +154,16 @@ def _aside(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
         Path(name).unlink(missing_ok=True)
 
 
-def _version_of(status: os.stat_result) -> str:
+def _version_of(file: BinaryIO | os.stat_result) -> str:
+    status = file if isinstance(file, os.stat_result) else os.fstat(file.fileno())
     return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}"
 
 
-def _refuse_changed(found: StoredObject, version: str) -> None:
-    if version != found.version:
+def _refuse_changed(key: str, version: str, source: BinaryIO) -> None:
+    if _version_of(source) != version:
         raise PermanentError(
             Code.UPLOAD_CHANGED,
-            f"{found.key!r} was changed while it was being taken in. It is taken in as it is now, "
+            f"{key!r} was changed while it was being taken in. It is taken in as it is now, "
             "next time.",
         )
 

@@ -60,6 +60,29 @@ def sweep_inbox(engine: Engine, *, budget_seconds: float) -> Sweep:
     return sweep
 
 
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """What is in the inbox, nothing taken in: counts, and what no dataset wants."""
+
+    known: int
+    new: int
+    waiting: int
+    refused: tuple[tuple[str, str], ...]
+
+
+def survey_inbox(engine: Engine) -> Survey:
+    """Compare the inbox with the ledger without changing either."""
+    sweep = Sweep()
+    new = sum(
+        1
+        for objects in _in_groups(engine.store.list(INBOX))
+        for _ in _unknown(engine, objects, sweep)
+    )
+    return Survey(
+        known=sweep.known, new=new, waiting=len(sweep.waiting), refused=tuple(sweep.refused)
+    )
+
+
 def _in_groups(objects: Iterable[StoredObject]) -> Iterator[tuple[StoredObject, ...]]:
     iterator = iter(objects)
     while group := tuple(islice(iterator, LOOKED_UP_AT_ONCE)):

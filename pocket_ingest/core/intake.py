@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pocket_ingest.core.dataset import Dataset, Fixed, FromColumn, FromPath
 from pocket_ingest.core.errors import Code, PermanentError
@@ -101,26 +102,54 @@ def take_in(
         dataset: the dataset it belongs to.
         tenant: who owns it.
         file_name: the name to show; default the last part of the key.
-        idempotency_key: the sender's own; default the object's key and version.
+        idempotency_key: the sender's own, if it gave one.
 
     Raises:
         PermanentError: upload_changed or upload_missing if the object is no longer what was found,
             idempotency_conflict if the same idempotency key came with other content.
     """
     check_tenant(tenant)
-    name = file_name or found.key.rsplit("/", 1)[-1]
-    pinned = store.pin(found, under=f"uploads/{dataset.name}/{slug(tenant)}")
-    registered = ledger.register(
+    return _register(
+        ledger,
         NewUpload(
             dataset=dataset.name,
             tenant=tenant,
             source_key=found.key,
-            source_version=found.version,
-            pinned=pinned,
-            file_name=name,
-            idempotency_key=idempotency_key or f"{found.key}@{found.version}",
-        )
+            pinned=store.pin(found, under=_pinned_under(dataset, tenant)),
+            file_name=file_name or found.key.rsplit("/", 1)[-1],
+            idempotency_key=idempotency_key,
+        ),
     )
+
+
+def take_in_file(
+    store: Store, ledger: Ledger, path: Path, *, dataset: Dataset, tenant: str
+) -> Intake:
+    """Pin and register a local file that somebody names.
+
+    Raises:
+        PermanentError: upload_changed or upload_missing.
+    """
+    check_tenant(tenant)
+    return _register(
+        ledger,
+        NewUpload(
+            dataset=dataset.name,
+            tenant=tenant,
+            source_key=f"local/{dataset.name}/{tenant}/{path.name}",
+            pinned=store.take(path, under=_pinned_under(dataset, tenant)),
+            file_name=path.name,
+            idempotency_key=None,
+        ),
+    )
+
+
+def _pinned_under(dataset: Dataset, tenant: str) -> str:
+    return f"uploads/{dataset.name}/{slug(tenant)}"
+
+
+def _register(ledger: Ledger, new: NewUpload) -> Intake:
+    registered = ledger.register(new)
     job = registered.job
     if not registered.is_new and job.state in RETRYABLE:
         # Sending a failed file once more asks for another try; there is nothing new to pin.

@@ -142,7 +142,7 @@ class ImportJob:
     upload: Upload
     state: JobState
     attempt: int
-    idempotency_key: str
+    idempotency_key: str | None
     contract_version: str | None
     queued_at: datetime
     started_at: datetime | None

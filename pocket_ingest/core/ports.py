@@ -31,9 +31,13 @@ class StoredObject:
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedObject:
-    """The immutable copy of an object, with the checksum of the bytes that were copied."""
+    """The immutable copy of an object, with the checksum of the bytes that were copied.
+
+    ``source_version`` is the version of the object that was copied.
+    """
 
     key: str
+    source_version: str
     size_bytes: int
     sha256: str
 
@@ -59,6 +63,12 @@ class Store(Protocol):
         Raises PermanentError(upload_changed) if it changed meanwhile, upload_missing if it is gone.
         """
 
+    def take(self, source: Path, *, under: str) -> PinnedObject:
+        """Pin a local file that is not in the store, under the key ``<under>/<its sha256>``.
+
+        Raises PermanentError(upload_changed) if it changed meanwhile, upload_missing if it is gone.
+        """
+
     def open(self, key: str) -> BinaryIO:
         """Open an object for reading. Raises PermanentError(upload_missing)."""
 
@@ -71,15 +81,17 @@ class Store(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class NewUpload:
-    """What intake found and pinned, before the ledger gave it an id and a partition key."""
+    """What intake found and pinned, before the ledger gave it an id and a partition key.
+
+    ``idempotency_key`` is the sender's own, if it gave one.
+    """
 
     dataset: str
     tenant: str
     source_key: str
-    source_version: str
     pinned: PinnedObject
     file_name: str
-    idempotency_key: str
+    idempotency_key: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +120,16 @@ class LoadBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobEvent:
+    """One entry of the audit log."""
+
+    id: int
+    job_id: UUID
+    event: str
+    to_state: JobState
+
+
+@dataclass(frozen=True, kw_only=True)
 class Unfinished:
     """A job in a run's hands, as ``reconcile`` judges it.
 
@@ -133,9 +155,10 @@ class Ledger(Protocol):
     def register(self, new: NewUpload) -> Registered:
         """Write upload, job, outbox row and sighting in one transaction.
 
-        The same idempotency key with the same content gives the job that is there; with other
-        content it raises PermanentError(idempotency_conflict). The same source key with the content
-        of its newest upload is recognised: the sighting is noted, no upload is made.
+        Recognised, so that nothing is made and the job that is there is the answer, are: an
+        idempotency key that was used before (with other content it raises
+        PermanentError(idempotency_conflict)); a version of the source key that was seen before;
+        the content that the source key had last.
         """
 
     def job(self, job_id: UUID) -> ImportJob:
@@ -153,6 +176,12 @@ class Ledger(Protocol):
         limit: int = 1000,
     ) -> list[ImportJob]:
         """Jobs, newest first."""
+
+    def last_event(self) -> int:
+        """The id of the newest entry of the audit log; 0 if there is none."""
+
+    def events(self, *, after: int, limit: int) -> list[JobEvent]:
+        """Entries of the audit log behind an id, oldest first."""
 
     def claim(
         self,

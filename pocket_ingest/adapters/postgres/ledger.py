@@ -26,7 +26,7 @@ from pocket_ingest.core.jobs import (
     Stage,
     Upload,
 )
-from pocket_ingest.core.ports import NewUpload, Registered, StoredObject, Unfinished
+from pocket_ingest.core.ports import JobEvent, NewUpload, Registered, StoredObject, Unfinished
 
 JOB = f"""
     SELECT j.id, j.state, j.attempt, j.idempotency_key, j.contract_version, j.queued_at,
@@ -84,27 +84,35 @@ class PostgresLedger:
             connection.execute(
                 "INSERT INTO pocket.sightings (dataset, source_key, source_version, upload_id) "
                 "VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
-                (new.dataset, new.source_key, new.source_version, known),
+                (new.dataset, new.source_key, new.pinned.source_version, known),
             )
             job = _job(connection, "j.upload_id = %s", known)
             return Registered(job=job, is_new=is_new)
 
     def _recognised(self, connection: Connection, new: NewUpload) -> int | None:
         """The upload that this one repeats."""
-        same_key = connection.execute(
-            "SELECT u.id, u.sha256 FROM pocket.import_jobs j "
-            "JOIN pocket.uploads u ON u.id = j.upload_id "
-            "WHERE (j.dataset, j.tenant, j.idempotency_key) = (%s, %s, %s)",
-            (new.dataset, new.tenant, new.idempotency_key),
-        ).fetchone()
-        if same_key is not None:
-            if same_key["sha256"] != new.pinned.sha256:
+        if new.idempotency_key is not None:
+            row = connection.execute(
+                "SELECT u.id, u.sha256 FROM pocket.import_jobs j "
+                "JOIN pocket.uploads u ON u.id = j.upload_id "
+                "WHERE (j.dataset, j.tenant, j.idempotency_key) = (%s, %s, %s)",
+                (new.dataset, new.tenant, new.idempotency_key),
+            ).fetchone()
+            if row is not None and row["sha256"] != new.pinned.sha256:
                 raise PermanentError(
                     Code.IDEMPOTENCY_CONFLICT,
                     f"{new.file_name!r} came under an idempotency key that stands for other "
                     "content. Send it under a new key.",
                 )
-            return int(same_key["id"])
+            if row is not None:
+                return int(row["id"])
+        seen = connection.execute(
+            "SELECT upload_id FROM pocket.sightings "
+            "WHERE (dataset, source_key, source_version) = (%s, %s, %s)",
+            (new.dataset, new.source_key, new.pinned.source_version),
+        ).fetchone()
+        if seen is not None:
+            return int(seen["upload_id"])
         latest = connection.execute(
             "SELECT id, sha256 FROM pocket.uploads "
             "WHERE (dataset, tenant, source_key) = (%s, %s, %s) ORDER BY id DESC LIMIT 1",
@@ -137,7 +145,7 @@ class PostgresLedger:
                 new.dataset,
                 new.tenant,
                 new.source_key,
-                new.source_version,
+                new.pinned.source_version,
                 new.pinned.key,
                 new.file_name,
                 new.pinned.size_bytes,
@@ -195,6 +203,24 @@ class PostgresLedger:
                 },
             )
             return [_to_job(row) for row in rows]
+
+    def last_event(self) -> int:
+        """The id of the newest entry of the audit log; 0 if there is none."""
+        with self._database.transaction() as connection:
+            row = connection.execute(
+                "SELECT coalesce(max(id), 0) AS id FROM pocket.audit_log"
+            ).fetchone()
+            return int(row["id"]) if row else 0
+
+    def events(self, *, after: int, limit: int) -> list[JobEvent]:
+        """Entries of the audit log behind an id, oldest first."""
+        with self._database.transaction() as connection:
+            rows = connection.execute(
+                "SELECT id, job_id, event, to_state FROM pocket.audit_log WHERE id > %s "
+                "ORDER BY id LIMIT %s",
+                (after, limit),
+            )
+            return [JobEvent(**{**row, "to_state": JobState(row["to_state"])}) for row in rows]
 
     # -- work ----------------------------------------------------------------------------------
 
@@ -380,7 +406,8 @@ class PostgresLedger:
                 "u.partition_key, u.file_name, u.size_bytes "
                 "FROM pocket.outbox o JOIN pocket.import_jobs j ON j.id = o.job_id "
                 "JOIN pocket.uploads u ON u.id = j.upload_id "
-                "WHERE o.dispatched_at IS NULL AND j.state = 'queued' AND j.attempt = o.attempt "
+                "WHERE o.dispatched_at IS NULL AND j.state IN ('queued', 'succeeded') "
+                "AND j.attempt = o.attempt "
                 "ORDER BY o.id LIMIT %s",
                 (limit,),
             )

@@ -45,7 +45,7 @@ class Records:
         return len(self.starts)
 
 
-def unreadable(data: bytearray, records: Records) -> Faults:
+def unreadable(data: bytes, records: Records) -> Faults:
     """Records with a NUL byte or with bytes that are not UTF-8, by their index."""
     if not len(records):
         return {}
@@ -70,7 +70,7 @@ def unreadable(data: bytearray, records: Records) -> Faults:
 
 
 def parse(
-    data: bytearray, records: Records, kept: npt.NDArray[np.bool_], *, grammar: Grammar, columns: int
+    data: bytes, records: Records, kept: npt.NDArray[np.bool_], *, grammar: Grammar, columns: int
 ) -> tuple[pa.RecordBatch, Faults]:
     """Parse the kept records.
 
@@ -120,7 +120,7 @@ def parse(
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema), faults
 
 
-def _is_utf8(data: bytearray, start: int, end: int) -> bool:
+def _is_utf8(data: bytes, start: int, end: int) -> bool:
     """Whether the bytes are UTF-8, by Arrow's validation: without a copy, unlike decoding."""
     offsets = pa.py_buffer(np.array([0, end - start], dtype=np.int64))
     text = pa.py_buffer(memoryview(data)[start:end])
@@ -138,7 +138,7 @@ def _records_of(positions: Positions, records: Records) -> Iterator[int]:
     yield from np.unique(owners[within]).tolist()
 
 
-def _joined(data: bytearray, records: Records, chosen: Positions) -> pa.Buffer:
+def _joined(data: bytes, records: Records, chosen: Positions) -> pa.Buffer:
     """The bytes of the chosen records with their terminators, shared where they are one run."""
     starts, nexts = records.starts[chosen], records.nexts[chosen]
     gaps = np.flatnonzero(starts[1:] != nexts[:-1]) + 1

@@ -104,13 +104,13 @@ class RecordChunk:
     records: Positions
     lines: Positions
     malformed: tuple[MalformedRecord, ...]
-    _data: bytearray
+    _data: bytes
     _starts: Positions
     _ends: Positions
 
     def raw(self, row: int) -> bytes:
         """The original bytes of a row's record, without its line terminator."""
-        return bytes(self._data[int(self._starts[row]) : int(self._ends[row])])
+        return self._data[int(self._starts[row]) : int(self._ends[row])]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +263,7 @@ class CsvReading:
                 lines=lines,
                 code=verdict.code,
                 hint=verdict.hint,
-                raw=bytes(window.data[position : verdict.end]),
+                raw=window.data[position : verdict.end],
             )
         self._lines += lines
         return verdict.next
@@ -312,7 +312,7 @@ class CsvReading:
         )
         self._lines += skipped.lines
         self.records_read += 1
-        return draft.finish(bytearray(), self._grammar, len(self.header.names))
+        return draft.finish(b"", self._grammar, len(self.header.names))
 
     def _blank_run(self) -> Iterator[RecordChunk]:
         """Blank lines at the window's beginning, of a file of one column, however many.
@@ -338,7 +338,7 @@ class CsvReading:
             draft.add_blank(size, first_line=self._lines + 1)
             self._lines += size
             self.records_read += size
-            yield draft.finish(bytearray(b"\n" * size), self._grammar, 1)
+            yield draft.finish(b"\n" * size, self._grammar, 1)
 
 
 class _Draft:
@@ -395,7 +395,7 @@ class _Draft:
         )
         self.count += 1
 
-    def finish(self, data: bytearray, grammar: Grammar, width: int) -> RecordChunk | None:
+    def finish(self, data: bytes, grammar: Grammar, width: int) -> RecordChunk | None:
         """Read the values; None if there is no record at all."""
         if not self.count:
             return None
@@ -418,7 +418,7 @@ class _Draft:
                     lines=count_lines(data, start, following),
                     code=code,
                     hint=hint,
-                    raw=bytes(data[start:end]),
+                    raw=data[start:end],
                 )
             )
         sound = table[:, kept]
@@ -453,7 +453,7 @@ def read_csv(
     *,
     delimiter: bytes = b",",
     quote: bytes = b'"',
-    limits: ReadingLimits = ReadingLimits(),  # noqa: B008 - frozen
+    limits: ReadingLimits = ReadingLimits(),
 ) -> CsvReading:
     """Open a CSV file (RFC 4180, UTF-8) for one walk through its records.
 

@@ -117,7 +117,7 @@ class Grammar:
             found = self._field_end.search(data, position, stop)
             if found is None:
                 self._require_end(window, bound)
-                return self._last(window, start, bound, fields, quotes)
+                return self._last(window, bound, fields, quotes)
             position = found.start()
             if data[position] != delimiter:
                 return Scan(
@@ -129,7 +129,7 @@ class Grammar:
                 )
             position += 1
 
-    def split(self, record: bytearray) -> list[bytearray]:
+    def split(self, record: bytes) -> list[bytes]:
         """The unquoted fields of one record without faults."""
         window = Window.of(record)
         position, fields = 0, []
@@ -162,7 +162,7 @@ class Grammar:
                 return found
         return -1
 
-    def ends_field(self, data: bytearray, position: int) -> bool:
+    def ends_field(self, data: bytes, position: int) -> bool:
         """Whether a field may end at ``position``: at a delimiter, a line end, the file's end."""
         return position == len(data) or data[position] in (self.delimiter[0], CR, LF)
 
@@ -172,7 +172,7 @@ class Grammar:
             raise WindowEnd
 
     @staticmethod
-    def _last(window: Window, start: int, bound: int, fields: int, quotes: list[int]) -> Scan:
+    def _last(window: Window, bound: int, fields: int, quotes: list[int]) -> Scan:
         """The record that no terminator ends: the file's last one, or one beyond the bound."""
         size = len(window.data)
         outcome = Outcome.LONG if size >= bound else Outcome.COMPLETE
@@ -205,14 +205,14 @@ def line_end(window: Window, position: int, stop: int) -> tuple[int, int] | None
     return len(window.data), len(window.data)
 
 
-def count_line_ends(data: bytearray, start: int, end: int) -> int:
+def count_line_ends(data: bytes, start: int, end: int) -> int:
     """Line terminators (LF, CR or CRLF) in ``data[start:end]``."""
     returns = data.count(b"\r", start, end)
     pairs = data.count(b"\r\n", start, end) if returns else 0
     return data.count(b"\n", start, end) + returns - pairs
 
 
-def count_lines(data: bytearray, start: int, end: int) -> int:
+def count_lines(data: bytes, start: int, end: int) -> int:
     """Physical lines of ``data[start:end]``; the last one may lack its terminator."""
     terminated = end == start or data[end - 1] in b"\r\n"
     return count_line_ends(data, start, end) + (not terminated)

@@ -77,7 +77,7 @@ def open_csv(window: Window, grammar: Grammar, *, max_columns: int) -> Opening:
             ``header_unreadable`` or ``too_many_columns``.
     """
     window.grow(HEAD_BYTES)
-    _refuse_other_content(bytes(window.data[:HEAD_BYTES]))
+    _refuse_other_content(window.data[:HEAD_BYTES])
     encoding = "utf-8"
     if window.data.startswith(BOM):
         encoding = "utf-8-sig"
@@ -103,7 +103,7 @@ def open_csv(window: Window, grammar: Grammar, *, max_columns: int) -> Opening:
             f"The header on line {line} has {scan.fields} columns; at most {max_columns} are read.",
         )
     raw = window.data[: scan.end]
-    header = Header(names=_names(raw, grammar, line), line=line, raw=bytes(raw))
+    header = Header(names=_names(raw, grammar, line), line=line, raw=raw)
     header_lines = count_lines(window.data, 0, scan.next)
     window.discard(scan.next)
     return Opening(
@@ -167,7 +167,7 @@ def _believed(window: Window, grammar: Grammar) -> bool:
     return Judge(grammar, scan.fields).believes(window, 0, scan)
 
 
-def _names(raw: bytearray, grammar: Grammar, line: int) -> tuple[str, ...]:
+def _names(raw: bytes, grammar: Grammar, line: int) -> tuple[str, ...]:
     if b"\0" in raw:
         raise PermanentError(
             Code.HEADER_UNREADABLE, f"The header on line {line} holds a NUL byte."

@@ -27,8 +27,8 @@ of these ways (a CSV table of the same width pasted into one cell) is reported a
 and a stray quote that is legally closed on the very next line passes as a text of two lines. In
 a file of one column a legal quote is always believed, since any line resembles a record there.
 
-A line resembles a record if it has the expected number of fields, and, where the broken record
-begins with a number, begins with a number too.
+A line resembles a record if it begins with a number, where the broken record does; elsewhere, if
+it has the expected number of fields.
 """
 
 import re
@@ -202,13 +202,13 @@ class Judge:
         yield from sorted(end for end in ends if end is not None)
 
     @staticmethod
-    def _file_end(data: bytearray) -> tuple[int, int]:
+    def _file_end(data: bytes) -> tuple[int, int]:
         size = len(data)
         terminator = 2 if data.endswith(b"\r\n") else data.endswith((b"\r", b"\n"))
         return size - terminator, size
 
     @staticmethod
-    def _doubtful_quote(data: bytearray, scan: Scan) -> int:
+    def _doubtful_quote(data: bytes, scan: Scan) -> int:
         """The last opening quote of the scan whose field goes on to another line, or -1."""
         end = scan.fault if scan.fault >= 0 else scan.end
         for quote in reversed(scan.quotes):
@@ -230,12 +230,12 @@ class Judge:
         return swallowed
 
     def _resembles(self, window: Window, begin: int, end: int, *, numeric: bool) -> bool:
-        """Whether a line resembles a record, even one with a stray quote of its own."""
-        if self._record_at(window, begin, end, numeric=numeric) == end:
+        """Whether a line resembles a record, even one with a fault of its own."""
+        if numeric:
+            return self.begins_with_number(window.data, begin)
+        if self._record_at(window, begin, end, numeric=False) == end:
             return True
-        delimiters = window.data.count(self._grammar.delimiter, begin, end)
-        fits = delimiters == self.columns - 1
-        return fits and not (numeric and not self.begins_with_number(window.data, begin))
+        return window.data.count(self._grammar.delimiter, begin, end) == self.columns - 1
 
     def sound_from(self, window: Window, position: int, *, numeric: bool) -> bool:
         """Whether the next few records from ``position`` are sound, or the file ends there."""
@@ -288,10 +288,10 @@ class Judge:
             return None
         return scan.end
 
-    def begins_with_number(self, data: bytearray, start: int) -> bool:
-        """Whether the unquoted first field holds digits and nothing that is not of a number."""
+    def begins_with_number(self, data: bytes, start: int) -> bool:
+        """Whether the first field, quoted or not, holds digits and nothing foreign to a number."""
         end = data.find(self._grammar.delimiter, start, start + NUMBER_BYTES)
-        text = data[start:end] if end >= 0 else b""
+        text = data[start:end].strip(self._grammar.quote) if end >= 0 else b""
         return not text.strip(b"0123456789+-.,:/ ") and any(byte in b"0123456789" for byte in text)
 
     @staticmethod
@@ -346,6 +346,7 @@ class Skip:
         self._judge = judge
         self._window = window
         self._lines = 0
+        self._passed = 0
         self._landmark = re.compile(re.escape(grammar.quote) + rb"+|" + LINE_END.pattern)
 
     def run(self, position: int, *, inside: bool) -> Skipped:
@@ -355,7 +356,7 @@ class Skip:
             position: offset from which to look for the end.
             inside: whether a quote is open there.
         """
-        raw = bytes(self._window.data[:KEPT_BYTES])
+        raw = self._window.data[:KEPT_BYTES]
         quote = self._grammar.quote
         # A terminator may have been cut in two by the bound that led here.
         if self._window.data[position - 1 : position + 1] == b"\r\n":
@@ -366,7 +367,7 @@ class Skip:
             found = (self._landmark if inside else LINE_END).search(data, position)
             if found is None:
                 if self._window.final:
-                    return self._release(raw, len(data))
+                    return self._release(raw, len(data), len(data))
                 position = self._refill(len(data))
             elif self._may_go_on(found):
                 # Of a run of quotes, only whole pairs may go; of CRLF, nothing.
@@ -376,11 +377,11 @@ class Skip:
                 position = found.end()
                 inside = len(found[0]) % 2 == 0 or not self._grammar.ends_field(data, position)
             elif not inside:
-                return self._release(raw, found.end())
+                return self._release(raw, found.start(), found.end())
             elif not self._sees_ahead(found.end()):
                 position = self._refill(found.start())
             elif self._judge.sound_from(self._window, found.end(), numeric=numeric):
-                return self._release(raw, found.end())
+                return self._release(raw, found.start(), found.end())
             else:
                 position = found.end()
 
@@ -393,11 +394,13 @@ class Skip:
     def _refill(self, position: int) -> int:
         """Let go of the bytes before ``position``, which is at offset 0 afterwards."""
         self._lines += count_line_ends(self._window.data, 0, position)
+        self._passed += position
         self._window.discard(position)
         self._window.grow(2 * self._judge.reach)
         return 0
 
-    def _release(self, raw: bytes, end: int) -> Skipped:
-        lines = self._lines + count_lines(self._window.data, 0, end)
-        self._window.discard(end)
-        return Skipped(raw=raw, lines=lines)
+    def _release(self, raw: bytes, end: int, following: int) -> Skipped:
+        """Let go of the record's last bytes, and of its terminator before ``following``."""
+        lines = self._lines + count_lines(self._window.data, 0, following)
+        self._window.discard(following)
+        return Skipped(raw=raw[: self._passed + end], lines=lines)

@@ -7,8 +7,6 @@ mean; nothing in this module knows of lines or quotes.
 from io import BytesIO
 from typing import BinaryIO
 
-PART_BYTES = 256 * 1024
-
 
 class WindowEnd(Exception):  # noqa: N818 - a question answered by growing, not a fault
     """The answer lies beyond the bytes at hand: grow the window and ask again."""
@@ -20,14 +18,13 @@ class Window:
     Offsets stay valid until ``discard``; growing only appends.
 
     Attributes:
-        data: the bytes at hand. Never written to again, since Arrow and ``RecordChunk.raw`` share
-            them: growing and discarding put another object in their place.
+        data: the bytes at hand. Immutable: Arrow and ``RecordChunk.raw`` share them.
         final: True once nothing follows ``data`` in the source.
     """
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
-        self.data = bytearray()
+        self.data = b""
         self.final = False
 
     def grow(self, size: int) -> None:
@@ -35,22 +32,18 @@ class Window:
 
         A source may return fewer bytes than asked for; only an empty answer means its end.
         """
-        held = len(self.data)
-        if size <= held or self.final:
+        missing = size - len(self.data)
+        if missing <= 0 or self.final:
             return
-        # Filled in small parts, which the allocator hands out again and again: one large read
-        # and a join would touch fresh memory three times over, a tenth of the reader's time.
-        grown = bytearray(size)
-        grown[:held] = self.data
-        while held < size:
-            part = self._source.read(min(size - held, PART_BYTES))
+        parts = [self.data] if self.data else []
+        while missing > 0:
+            part = self._source.read(missing)
             if not part:
                 self.final = True
-                del grown[held:]
                 break
-            grown[held : held + len(part)] = part
-            held += len(part)
-        self.data = grown
+            parts.append(part)
+            missing -= len(part)
+        self.data = parts[0] if len(parts) == 1 else b"".join(parts)
 
     def discard(self, size: int) -> None:
         """Let go of the first ``size`` bytes."""
@@ -60,6 +53,6 @@ class Window:
     def of(cls, data: bytes) -> "Window":
         """A window over bytes that are all there is."""
         window = cls(BytesIO())
-        window.data = bytearray(data)
+        window.data = data
         window.final = True
         return window

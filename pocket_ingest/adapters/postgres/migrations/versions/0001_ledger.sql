@@ -35,7 +35,7 @@ CREATE TABLE pocket.import_jobs (
     upload_id           bigint      NOT NULL UNIQUE REFERENCES pocket.uploads,
     dataset             text        NOT NULL,
     tenant              text        NOT NULL,
-    idempotency_key     text        NOT NULL,
+    idempotency_key     text,
     state               text        NOT NULL DEFAULT 'queued' CHECK (state IN (
         'uploading', 'queued', 'validating', 'loading', 'exporting',
         'succeeded', 'failed', 'cancelled', 'quarantined')),
