@@ -33,7 +33,8 @@ class Permit(pa.DataFrameModel):
     longitude: float | None = pa.Field(ge=-180, le=180, nullable=True)
 
     @pa.dataframe_check(description="a finaled permit needs a final date")
-    def has_final_date(cls, data: pa.PolarsData) -> pl.LazyFrame:  # noqa: N805 - Pandera's form
+    @classmethod
+    def has_final_date(cls, data: pa.PolarsData) -> pl.LazyFrame:
         """A finaled permit has the date on which it was finaled."""
         return data.lazyframe.select(
             (pl.col("status") != "Finaled") | pl.col("finaled_on").is_not_null()

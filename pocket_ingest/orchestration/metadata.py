@@ -9,7 +9,6 @@ from typing import Any
 
 from dagster import (
     MetadataValue,
-    RawMetadataValue,
     TableColumn,
     TableColumnConstraints,
     TableRecord,
@@ -21,7 +20,7 @@ from pocket_ingest.core.contract import Contract
 from pocket_ingest.core.jobs import ImportJob, Stage
 from pocket_ingest.core.process import Engine
 
-Metadata = Mapping[str, RawMetadataValue]
+Metadata = Mapping[str, Any]
 
 ERROR_COLUMNS = TableSchema(
     columns=[
@@ -43,7 +42,7 @@ COUNT_COLUMNS = TableSchema(
 
 def stage_metadata(stage: Stage, job: ImportJob, engine: Engine) -> Metadata:
     """The metadata of one stage's materialization."""
-    common: dict[str, RawMetadataValue] = {
+    common: dict[str, Any] = {
         "file": job.upload.file_name,
         "tenant": job.upload.tenant,
         "job": str(job.id),
@@ -72,7 +71,7 @@ def column_schema(contract: Contract) -> TableSchema:
 
 def _upload(job: ImportJob, engine: Engine) -> Metadata:
     upload = job.upload
-    facts: dict[str, RawMetadataValue] = {
+    facts: dict[str, Any] = {
         "size_bytes": upload.size_bytes,
         "sha256": upload.sha256,
         "source": upload.source_key,
@@ -86,7 +85,7 @@ def _upload(job: ImportJob, engine: Engine) -> Metadata:
 
 def _validated(job: ImportJob, engine: Engine) -> Metadata:
     report = job.report.get(Stage.VALIDATED, {})
-    facts: dict[str, RawMetadataValue] = {
+    facts: dict[str, Any] = {
         "records_read": job.records_read or 0,
         "accepted": report.get("accepted", 0),
         "rejected": report.get("rejected", 0),
@@ -112,7 +111,7 @@ def _validated(job: ImportJob, engine: Engine) -> Metadata:
 
 def _loaded(job: ImportJob, _engine: Engine) -> Metadata:
     counts = job.outcomes.as_dict()
-    facts: dict[str, RawMetadataValue] = {"records_read": job.records_read or 0, **counts}
+    facts: dict[str, Any] = {"records_read": job.records_read or 0, **counts}
     facts["dagster/partition_row_count"] = sum(
         counts[name] for name in ("created", "updated", "unchanged")
     )
@@ -135,7 +134,7 @@ BUILDERS = {
 }
 
 
-def _links(job: ImportJob, engine: Engine, names: tuple[str, ...]) -> dict[str, RawMetadataValue]:
+def _links(job: ImportJob, engine: Engine, names: tuple[str, ...]) -> dict[str, Any]:
     return {
         name: MetadataValue.path(engine.store.address(job.artifacts[name]))
         for name in names

@@ -16,7 +16,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 import psycopg
 from rich.console import Console
@@ -48,6 +48,15 @@ WEBSERVER_START_SECONDS = 180.0
 STUCK_SECONDS = 300.0
 PORTS_TRIED = 50
 MAX_TABLE_ROWS = 200
+
+RUNS_ON_THEIR_WAY = (
+    "{runsOrError(filter:{statuses:[QUEUED,NOT_STARTED,STARTING,STARTED,CANCELING]},limit:1)"
+    "{... on Runs {results {runId}}}}"
+)
+LOAD_ERRORS = (
+    "{workspaceOrError {... on Workspace {locationEntries {locationOrLoadError "
+    "{... on PythonError {message}}}}}}"
+)
 
 
 def run_stack(settings: Settings, *, samples: bool, once: bool, console: Console) -> int:
@@ -138,7 +147,7 @@ class _Stack:
                 *("dagster_webserver", "-h", self.settings.webserver_host, "-p", str(port)),
                 *("-w", workspace),
             ],
-            "daemon": ["dagster._daemon.cli", "run", "-w", workspace],
+            "daemon": ["dagster._daemon", "run", "-w", workspace],
         }
         return [
             Service(
@@ -167,10 +176,22 @@ class _Stack:
             if not self._keep_running(services):
                 return False
             if _is_up(address):
-                return True
+                return self._is_loaded(address)
         if not stop.is_set():
             self.console.print(f"[red]Dagit did not come up.[/]\n{escape(services[0].tail())}")
         return False
+
+    def _is_loaded(self, address: str) -> bool:
+        """Whether Dagster could import the definitions; says why where it could not."""
+        answer = _ask_dagit(address, LOAD_ERRORS)
+        problems = [
+            entry["locationOrLoadError"]["message"]
+            for entry in answer["workspaceOrError"].get("locationEntries", [])
+            if entry["locationOrLoadError"].get("message")
+        ]
+        for problem in problems:
+            self.console.print(f"[red]Dagster cannot load the definitions:[/] {escape(problem)}")
+        return not problems
 
     def _watch(
         self,
@@ -337,17 +358,17 @@ def _is_up(address: str) -> bool:
 
 def _runs_are_over(address: str) -> bool:
     """Whether Dagster has no run on its way: the ledger is ahead of the event log by a little."""
-    query = (
-        "{runsOrError(filter:{statuses:[QUEUED,NOT_STARTED,STARTING,STARTED,CANCELING]},limit:1)"
-        "{... on Runs {results {runId}}}}"
-    )
+    try:
+        return not _ask_dagit(address, RUNS_ON_THEIR_WAY)["runsOrError"]["results"]
+    except (urllib.error.URLError, OSError, KeyError, TypeError, ValueError):
+        return False
+
+
+def _ask_dagit(address: str, query: str) -> dict[str, Any]:
     request = urllib.request.Request(  # noqa: S310 - our own address
         f"{address}/graphql",
         data=json.dumps({"query": query}).encode(),
         headers={"Content-Type": "application/json"},
     )
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
-            return not json.load(answer)["data"]["runsOrError"]["results"]
-    except (urllib.error.URLError, OSError, KeyError, TypeError, ValueError):
-        return False
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        return dict(json.load(answer)["data"])

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import psycopg
 import pytest
 
@@ -78,7 +78,10 @@ class Home:
                 "yes" if main_thread else "no",
             ],
             cwd=PROJECT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), str(PROJECT)])},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(packages), str(PROJECT), *sys.path]),
+            },
             stdout=subprocess.PIPE,
             text=True,
         )

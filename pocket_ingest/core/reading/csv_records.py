@@ -32,11 +32,6 @@ from pocket_ingest.core.reading.resync import Judge, Skip, Verdict
 from pocket_ingest.core.reading.splitting import Positions, Splitter, Stretch
 from pocket_ingest.core.reading.window import Window, WindowEnd
 
-# After a record that is not proven, so many are judged one by one before the next attempt at a
-# whole block: faults come in clusters, and an attempt costs as much as ten verdicts.
-ONE_BY_ONE = 8
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReadingLimits:
     """Bounds of what the reader holds and accepts.
@@ -159,6 +154,7 @@ class CsvReading:
         self._lines = opening.blank_lines + opening.header_lines
         self._judge = Judge(self._grammar, len(self.header.names))
         self._splitter = Splitter(self._grammar, self._judge)
+        self._patience = _Patience()
         self._chunks: Iterator[RecordChunk] | None = None
 
     def __iter__(self) -> Iterator[RecordChunk]:
@@ -202,18 +198,24 @@ class CsvReading:
         window = self._window
         draft = _Draft(self.records_read)
         stop = min(self._limits.chunk_bytes, len(window.data))
-        position, one_by_one = 0, 0
+        position, by_line = 0, 0
         while position < stop and draft.count < self._limits.chunk_records:
-            if one_by_one:
-                one_by_one -= 1
-                following = self._take_one(draft, position, stop)
-                if following is None:
-                    break
-                position = following
+            before = draft.count
+            if by_line:
+                stretch = self._splitter.split_lines(window, position, stop, by_line)
             else:
-                following = self._take_stretch(draft, position, stop)
-                one_by_one = ONE_BY_ONE if following == position else 0
-                position = following
+                stretch = self._splitter.split(window, position, stop)
+            following = self._take_stretch(draft, position, stretch)
+            if following == position and not by_line:
+                by_line = self._patience.after(self.records_read + draft.count)
+            elif following == position:
+                judged = self._take_one(draft, position, stop)
+                if judged is None:
+                    break
+                following = judged
+            if by_line:
+                by_line = max(by_line - (draft.count - before), 0)
+            position = following
         chunk = draft.finish(window.data, self._grammar, len(self.header.names))
         window.discard(position)
         if chunk is None and position < stop:
@@ -221,9 +223,8 @@ class CsvReading:
         self.records_read += draft.count
         return chunk
 
-    def _take_stretch(self, draft: "_Draft", position: int, stop: int) -> int:
-        """Take the records that a block proves; returns the offset of what follows them."""
-        stretch = self._splitter.split(self._window, position, stop)
+    def _take_stretch(self, draft: "_Draft", position: int, stretch: Stretch) -> int:
+        """Take the records of a stretch; returns the offset of what follows them."""
         filled = np.flatnonzero(stretch.ends > stretch.starts)
         room = self._limits.chunk_records - draft.count
         if self._one_column:
@@ -339,6 +340,30 @@ class CsvReading:
             self._lines += size
             self.records_read += size
             yield draft.finish(b"\n" * size, self._grammar, 1)
+
+
+class _Patience:
+    """How many records are split line by line before the next attempt to prove a whole block.
+
+    An attempt costs as much as a hundred such records; a file that breaks every proof, with inch
+    marks in each tenth record for instance, would be read thirty times slower if each of them
+    were followed by an attempt. This decides speed alone, never what is read.
+    """
+
+    SHORTEST, LONGEST = 16, 8_192
+
+    def __init__(self) -> None:
+        self._records = self.SHORTEST
+        self._last = 0
+
+    def after(self, record: int) -> int:
+        """The number for a proof that failed at ``record``."""
+        if record - self._last > 4 * self._records:
+            self._records = self.SHORTEST
+        else:
+            self._records = min(2 * self._records, self.LONGEST)
+        self._last = record
+        return self._records
 
 
 class _Draft:
