@@ -162,11 +162,12 @@ def datasets(as_json: AsJson = False) -> None:
     table = Table("dataset", "inbox", "key", "columns", "existing rows", "contract")
     for fact in facts:
         table.add_row(
-            *(escape(str(fact[name])) for name in ("name", "inbox")),
+            escape(str(fact["name"])),
+            escape(str(fact["inbox"])),
             ", ".join(fact["key"]),
             str(len(fact["columns"])),
-            fact["existing"],
-            fact["contract_version"],
+            str(fact["existing"]),
+            str(fact["contract_version"]),
         )
     out.print(table)
 
@@ -206,9 +207,7 @@ def retry_failed(
     from pocket_ingest.wiring import worker_name  # noqa: PLC0415
 
     with _engine() as engine:
-        failed = engine.ledger.jobs(
-            dataset=dataset, tenant=tenant, states=RETRYABLE, limit=100_000
-        )
+        failed = engine.ledger.jobs(dataset=dataset, tenant=tenant, states=RETRYABLE, limit=100_000)
         retried = [
             job
             for job in reversed(failed)
@@ -216,9 +215,7 @@ def retry_failed(
             and engine.ledger.retry(job.id, actor="cli", dispatch=not here)
         ]
         if here:
-            retried = [
-                process_import(engine, job.id, worker=worker_name()).job for job in retried
-            ]
+            retried = [process_import(engine, job.id, worker=worker_name()).job for job in retried]
         if as_json:
             _print_json([str(job.id) for job in retried])
         else:

@@ -23,7 +23,6 @@ can reach neither the folder nor the wheel (a home below /root), ``data`` and ``
 directory that we did not create is ever changed.
 """
 
-import ctypes
 import fcntl
 import hashlib
 import json
@@ -38,9 +37,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -50,10 +48,11 @@ from types import TracebackType
 from typing import IO
 from urllib.parse import quote
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import psycopg
 from psycopg import sql
 
+from pocket_ingest.adapters.child_processes import follow_parent
 from pocket_ingest.core.errors import Code, PermanentError, TransientError
 
 __all__ = ["EmbeddedPostgres", "ServerAddress", "attach_or_start"]
@@ -74,7 +73,6 @@ POLL_SECONDS = 0.05
 # A fast shutdown writes a checkpoint of up to shared_buffers (256 MB); the rest is margin.
 FAST_SHUTDOWN_SECONDS = 60.0
 IMMEDIATE_SHUTDOWN_SECONDS = 10.0
-PR_SET_PDEATHSIG = 1  # prctl(2)
 
 SERVER_SETTINGS = {
     # A laptop or a small VPS; each Dagster process keeps a pool, hence the connections.
@@ -136,7 +134,8 @@ class _Account:
             umask=0o077,
             start_new_session=True,
             # Runs after setuid, which would clear the request; it calls prctl and getppid only.
-            preexec_fn=_follow_parent(),  # noqa: PLW1509
+            # SIGINT is Postgres's fast shutdown.
+            preexec_fn=follow_parent(signal.SIGINT),  # noqa: PLW1509
         )
 
     def run(self, command: Sequence[str | Path]) -> tuple[bool, str]:
@@ -274,7 +273,10 @@ class EmbeddedPostgres:
         return True
 
     def _take_lock(self) -> bool:
-        """Own the folder, if nobody does. Python opens files close-on-exec: no child has it."""
+        """Own the folder, if nobody does. Python opens files close-on-exec: no child has it.
+
+        The holder owns the folder even if its server is down, so that only one ever starts one.
+        """
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True, exist_ok=True)
             self.folder.chmod(0o711)  # whatever the umask: the server's user passes through
@@ -398,25 +400,6 @@ def attach_or_start(
 
 
 # ---- the server's process ----
-
-
-def _follow_parent() -> Callable[[], None] | None:
-    """On Linux, have the kernel shut the child down (fast, SIGINT) when its parent dies.
-
-    The signal comes when the *thread* that forked ends (prctl(2)), so it is only asked for in the
-    main thread. Elsewhere an orphan lives on until the next start ends it.
-    """
-    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
-        return None
-    prctl = ctypes.CDLL(None).prctl
-    parent = os.getpid()
-
-    def ask() -> None:
-        prctl(PR_SET_PDEATHSIG, int(signal.SIGINT))
-        if os.getppid() != parent:  # it died before we asked
-            os._exit(1)
-
-    return ask
 
 
 def _server_command(place: _Place, socket_folder: Path | None, port: int) -> list[str | Path]:

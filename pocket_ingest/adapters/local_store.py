@@ -78,11 +78,14 @@ class LocalStore:
     def publish(self, source: Path, *, key: str) -> int:
         """Put a finished local file under a key, whole or not at all."""
         path = self._path(key)
-        with _translated(key), source.open("rb") as content:
-            with _aside(path.parent) as (aside, target):
-                shutil.copyfileobj(content, target, BLOCK)
-                size = target.tell()
-                _put_in_place(aside, target, path)
+        with (
+            _translated(key),
+            source.open("rb") as content,
+            _aside(path.parent) as (aside, target),
+        ):
+            shutil.copyfileobj(content, target, BLOCK)
+            size = target.tell()
+            _put_in_place(aside, target, path)
         return size
 
     def address(self, key: str) -> str:

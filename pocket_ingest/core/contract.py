@@ -288,14 +288,10 @@ def _check_aliases(dataset: Dataset, fields: tuple[Field, ...]) -> None:
 
 
 def _version(dataset: Dataset, schema: Any) -> str:
-    """Twelve hex digits over the declaration, the schema and the source of custom checks."""
+    """Twelve hex digits over the declaration, the schema and the files of custom checks."""
     checks = {
         name: [str(check) for check in column.checks] for name, column in schema.columns.items()
     }
-    try:
-        source = inspect.getsource(dataset.model)
-    except (OSError, TypeError):  # a model made in a REPL has no source; its schema must do
-        source = ""
     said = {
         "name": dataset.name,
         "columns": {name: asdict(column) for name, column in sorted(dataset.columns.items())},
@@ -313,6 +309,19 @@ def _version(dataset: Dataset, schema: Any) -> str:
             for name, column in schema.columns.items()
         },
         "checks": checks,
-        "source": source,
+        "source": _sources(dataset.model),
     }
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _sources(model: type[Any]) -> list[str]:
+    """The files in which the model and its bases are written: a check's code is in one of them."""
+    sources = []
+    for base in model.__mro__:
+        if base.__module__.partition(".")[0] in {"builtins", "pandera", "typing"}:
+            continue
+        try:
+            sources.append(inspect.getsource(inspect.getmodule(base) or base))
+        except (OSError, TypeError):  # made in a REPL: no source, its schema must do
+            sources.append("")
+    return sources

@@ -49,8 +49,8 @@ def match_header(names: tuple[str, ...], contract: Contract) -> HeaderMatch:
         if earlier is not None and name.strip():
             raise PermanentError(
                 Code.DUPLICATE_HEADER,
-                f"Columns {earlier + 1} and {position + 1} of the header are both "
-                f"{field or name.strip()!r}. Rename or remove one of them.",
+                f"Columns {earlier + 1} ({names[earlier]!r}) and {position + 1} ({name!r}) of the "
+                f"header are both {field or name.strip()!r}. Rename or remove one of them.",
             )
         if field:
             positions[field] = position

@@ -108,6 +108,10 @@ class Outcomes:
         """Outcome name to count, in the order of the vocabulary."""
         return asdict(self)
 
+    def __str__(self) -> str:
+        """The counts that are not zero: ``17 created, 13 rejected``."""
+        return ", ".join(f"{count} {name}" for name, count in self.as_dict().items() if count)
+
 
 OUTCOME_NAMES: tuple[str, ...] = tuple(f.name for f in fields(Outcomes))
 
@@ -161,6 +165,17 @@ class ImportJob:
     outcomes: Outcomes
     artifacts: Mapping[str, str]
     report: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """What became of the file, in one line, without a cell of it."""
+        if self.state is JobState.FAILED:
+            return f"{self.error_code}: {self.error_summary}"
+        if self.state is not JobState.SUCCEEDED:
+            return str(self.state)
+        if not self.records_read:
+            return "no record: the file has a header only"
+        return f"{self.records_read} records: {self.outcomes}"
 
     @property
     def stages_done(self) -> tuple[Stage, ...]:

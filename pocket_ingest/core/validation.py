@@ -165,35 +165,16 @@ def _validate_chunk(
     chunk: RecordChunk, match: HeaderMatch, contract: Contract, refused: dict[int, int]
 ) -> tuple[pl.DataFrame, list[_Rejected]]:
     """Typed rows with their record numbers, and the chunk's rejected records in file order."""
-    found: dict[int, list[RecordError]] = {}
-    text = _text(chunk, match, contract)
-    typed, failures = cast_chunk(text, contract.fields)
-
-    def note(row: int, name: str, code: Code, hint: str) -> None:
-        error = RecordError(
-            record=int(chunk.records[row]),
-            line=int(chunk.lines[row]),
-            field=name,
-            code=code,
-            hint=hint,
-        )
-        found.setdefault(row, []).append(error)
-
+    typed, failures = cast_chunk(_text(chunk, match, contract), contract.fields)
+    errors = _Errors(chunk=chunk)
     for failure in failures:
-        if failure.code is Code.REQUIRED and failure.field in match.absent:
-            continue
-        for row in failure.rows:
-            note(row, failure.field, failure.code, failure.hint)
+        if failure.code is not Code.REQUIRED or failure.field not in match.absent:
+            for row in failure.rows:
+                errors.note(row, failure.field, failure.code, failure.hint)
     if refused:
-        for row in np.flatnonzero(np.isin(chunk.records, list(refused))).tolist():
-            first = refused[int(chunk.records[row])]
-            hint = f"the business key occurs more than once in the file, first in record {first}"
-            note(row, "", Code.DUPLICATE_KEY, hint)
-    typed = typed.with_columns(pl.Series(RECORD, chunk.records))
-    cast = np.setdiff1d(np.arange(typed.height), list(found), assume_unique=True)
-    sound = typed if not found else typed[cast]
-    for violation in check_rows(sound.drop(RECORD, *match.absent), contract):
-        note(int(cast[violation.row]), violation.field, violation.code, violation.hint)
+        _refuse_repeated(errors, refused)
+    _check(errors, typed.drop(match.absent), contract)
+    found = errors.by_row
     good = np.setdiff1d(np.arange(typed.height), list(found), assume_unique=True)
     bad = [
         _Rejected(record=errors[0].record, line=errors[0].line, errors=errors, raw=chunk.raw(row))
@@ -217,8 +198,53 @@ def _validate_chunk(
         for record in chunk.malformed
     ]
     bad.sort(key=lambda record: record.record)
+    typed = typed.with_columns(pl.Series(RECORD, chunk.records))
     rows = typed if len(good) == typed.height else typed[good]
     return rows.select(RECORD, *(f.name for f in contract.fields)), bad
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Errors:
+    """The errors of a chunk's rows, by row."""
+
+    chunk: RecordChunk
+    by_row: dict[int, list[RecordError]] = field(default_factory=dict)
+
+    def note(self, row: int, name: str, code: Code, hint: str) -> None:
+        error = RecordError(
+            record=int(self.chunk.records[row]),
+            line=int(self.chunk.lines[row]),
+            field=name,
+            code=code,
+            hint=hint,
+        )
+        self.by_row.setdefault(row, []).append(error)
+
+
+def _refuse_repeated(errors: _Errors, refused: dict[int, int]) -> None:
+    records = errors.chunk.records
+    for row in np.flatnonzero(np.isin(records, list(refused))).tolist():
+        first = refused[int(records[row])]
+        hint = f"the business key occurs more than once in the file, first in record {first}"
+        errors.note(row, "", Code.DUPLICATE_KEY, hint)
+
+
+def _check(errors: _Errors, typed: pl.DataFrame, contract: Contract) -> None:
+    """Pandera's checks: all of them on rows that did cast, those of single columns on the others.
+
+    So a cell that did not cast hides no other violation of its record.
+    """
+    uncast = sorted(errors.by_row)
+    cast = np.setdiff1d(np.arange(typed.height), uncast, assume_unique=True)
+    for violation in check_rows(typed[cast] if uncast else typed, contract):
+        row = int(cast[violation.row])
+        errors.note(row, violation.field, violation.code, violation.hint)
+    if uncast:
+        cells = {(row, e.field) for row, known in errors.by_row.items() for e in known}
+        for violation in check_rows(typed[uncast], contract, complete=False):
+            row = uncast[violation.row]
+            if (row, violation.field) not in cells:
+                errors.note(row, violation.field, violation.code, violation.hint)
 
 
 def _text(chunk: RecordChunk, match: HeaderMatch, contract: Contract) -> pl.DataFrame:

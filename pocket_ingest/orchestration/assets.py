@@ -6,7 +6,7 @@ file of the run, while here a bad file fails alone.
 Not here: the stages (core), what is shown of them (metadata.py), which files share a run (sensors).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dagster import (
     AssetExecutionContext,
@@ -19,6 +19,7 @@ from dagster import (
     DagsterRunStatus,
     DynamicPartitionsDefinition,
     Failure,
+    MaterializeResult,
     MetadataValue,
     multi_asset,
 )
@@ -82,12 +83,15 @@ def build_assets(dataset: Dataset, *, files_per_run: int) -> AssetsDefinition:
         partitions_def=partitions_of(dataset),
         backfill_policy=BackfillPolicy.multi_run(files_per_run),
     )
-    # No return annotation: Dagster takes one for a promise of four outputs.
-    def import_files(context: AssetExecutionContext, engine: EngineResource):  # type: ignore[no-untyped-def]
+    def import_files(
+        context: AssetExecutionContext, engine: EngineResource
+    ) -> Iterator[MaterializeResult[None]]:
         wanted = [s for s in STAGES if asset_key(dataset, s) in context.selected_asset_keys]
         failed = import_partitions(context, engine.engine(), dataset, wanted)
         if failed:
             raise _failure(failed)
+        # Every materialization has been logged when its stage committed; there is none to yield.
+        yield from ()
 
     return import_files
 
@@ -138,8 +142,8 @@ def _import_partition(
         return str(done.error)
     if done.job.state is JobState.CANCELLED:
         return "The job was cancelled."
-    if done.skipped:
-        context.log.info(f"{key}: skipped, {done.skipped}")
+    said = f"skipped, {done.skipped}" if done.skipped else done.job.sentence
+    context.log.info(f"{key}: {said}")
     # What was committed before this run (by a run that died, or another trigger) is shown as well.
     for stage in wanted:
         if stage in done.job.stages_done and stage not in done.ran:

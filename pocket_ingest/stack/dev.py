@@ -167,9 +167,7 @@ class _Stack:
                 "nothing to do for them."
             )
 
-    def _wait_for_dagit(
-        self, address: str, services: list[Service], stop: threading.Event
-    ) -> bool:
+    def _wait_for_dagit(self, address: str, services: list[Service], stop: threading.Event) -> bool:
         self.console.print("Starting Dagster's webserver and daemon")
         deadline = time.monotonic() + WEBSERVER_START_SECONDS
         while time.monotonic() < deadline and not stop.wait(0.3):
@@ -270,9 +268,7 @@ class _Stack:
             if job.state is JobState.SUCCEEDED
         )
         if not unexpected and accounted:
-            self.console.print(
-                f"{len(jobs)} files ended as expected; every record has an outcome."
-            )
+            self.console.print(f"{len(jobs)} files ended as expected; every record has an outcome.")
             return 0
         self.console.print(f"[red]{unexpected} files did not end as expected.[/]")
         return 1

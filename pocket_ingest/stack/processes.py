@@ -6,12 +6,11 @@ Not here: which services there are (dev.py).
 
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from pocket_ingest.adapters.child_processes import follow_parent
 
@@ -75,30 +74,24 @@ def stop_services(services: Sequence[Service]) -> None:
     Dagster's code servers and runs are grandchildren; a run that is asked puts its job back to the
     queue.
     """
-    family: list[psutil.Process] = []
-    for service in services:
-        if service.process is None:
-            continue
-        try:
-            parent = psutil.Process(service.process.pid)
-            family += [parent, *parent.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            continue
-    for process in family:
-        _ask(process, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_SECONDS
-    for service in services:
-        if service.process is not None:
-            try:
-                service.process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                continue
-    _, alive = psutil.wait_procs(family, timeout=max(0.1, deadline - time.monotonic()))
-    for process in alive:
-        _ask(process, signal.SIGKILL)
-    for service in services:
-        if service.process is not None:
-            service.process.wait()
+    own = [service.process for service in services if service.process is not None]
+    family = [member for process in own for member in _family(process.pid)]
+    for member in family:
+        _ask(member, signal.SIGTERM)
+    _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
+    for member in alive:
+        _ask(member, signal.SIGKILL)
+    for process in own:
+        process.wait()
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """A process and everything below it."""
+    try:
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _ask(process: psutil.Process, number: signal.Signals) -> None:

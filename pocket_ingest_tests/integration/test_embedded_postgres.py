@@ -385,7 +385,12 @@ def test_the_log_turns_over_and_keeps_values_out(home: Home) -> None:
 @as_root
 def test_root_runs_it_as_somebody_else(home: Home) -> None:
     server = home.server()
-    address = server.start()
+    groups_before = os.getgroups()
+    os.setgroups([0, 4242])  # which the server must not inherit
+    try:
+        address = server.start()
+    finally:
+        os.setgroups(groups_before)
     assert address.data_folder == home.folder / "data"
     process = psutil.Process(server.pid)
     uids, gids = set(process.uids()), set(process.gids())

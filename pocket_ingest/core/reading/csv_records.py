@@ -32,6 +32,7 @@ from pocket_ingest.core.reading.resync import Judge, Skip, Verdict
 from pocket_ingest.core.reading.splitting import Positions, Splitter, Stretch
 from pocket_ingest.core.reading.window import Window, WindowEnd
 
+
 @dataclass(frozen=True, kw_only=True)
 class ReadingLimits:
     """Bounds of what the reader holds and accepts.

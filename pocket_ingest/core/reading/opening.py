@@ -169,9 +169,7 @@ def _believed(window: Window, grammar: Grammar) -> bool:
 
 def _names(raw: bytes, grammar: Grammar, line: int) -> tuple[str, ...]:
     if b"\0" in raw:
-        raise PermanentError(
-            Code.HEADER_UNREADABLE, f"The header on line {line} holds a NUL byte."
-        )
+        raise PermanentError(Code.HEADER_UNREADABLE, f"The header on line {line} holds a NUL byte.")
     try:
         return tuple(name.decode() for name in grammar.split(raw))
     except UnicodeDecodeError as error:

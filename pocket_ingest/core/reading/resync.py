@@ -8,7 +8,8 @@ which the doubtful quote opened; the end it has if the doubtful quote ends its f
 it has if that quote is text; the end that its quotes give it; the end of the file. Each possible
 end has a price: the lines it swallows that resemble records, plus the records among the next
 three that are broken. The cheapest end is taken, and of equal ones the earliest, so that a fault
-costs the lines it truly swallowed and its neighbours keep their own verdicts.
+costs the lines it truly swallowed and its neighbours keep their own verdicts. Where text follows
+a quote, ends beyond the next thousand lines are not looked for.
 
 **A quote that swallows lines in silence.** A stray opening quote may be closed by a quote many
 lines later that is legal to the letter, with the right number of fields in sum. A record is taken
@@ -89,6 +90,18 @@ class Skipped:
     lines: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _End:
+    """A possible end of a broken record, what follows it, and its price."""
+
+    price: int
+    end: int = -1
+    next: int = -1
+
+
+_NO_END = _End(price=LOOKAHEAD + 1)
+
+
 class Judge:
     """Judges the records of a file with a known number of columns.
 
@@ -156,19 +169,15 @@ class Judge:
     def _resynchronise(self, window: Window, start: int, line: int, scan: Scan) -> Verdict:
         """Choose the cheapest of the possible ends of a broken record."""
         numeric = self.begins_with_number(window.data, start)
-        cheapest, chosen = LOOKAHEAD + 1, None
-        for end, following in self._possible_ends(window, start, scan):
-            price = self._swallowed(window, start, end, numeric=numeric)
-            if price < cheapest:
-                price += self._broken_ahead(window, following, start, numeric=numeric)
-            if price < cheapest:
-                cheapest, chosen = price, (end, following)
-            if price == 0:
-                break
         bound = start + self._grammar.max_record_bytes + 1
+        near = self._near_ends(window, start, scan)
+        best = self._cheapest(window, start, near, _NO_END, numeric=numeric)
+        if best.price > 0:
+            far = self._far_ends(window, start, scan, best.price, numeric=numeric)
+            best = self._cheapest(window, start, far, best, numeric=numeric)
         endless = scan.end == bound and scan.outcome in (Outcome.OPEN, Outcome.LONG)
-        if chosen is None or (
-            endless and self._swallowed(window, start, bound, numeric=numeric) < cheapest
+        if best is _NO_END or (
+            endless and self._swallowed(window, start, bound, numeric=numeric) < best.price
         ):
             return Verdict(
                 end=bound,
@@ -178,28 +187,67 @@ class Judge:
                 endless=True,
                 inside=scan.outcome is Outcome.OPEN,
             )
-        code, hint = self._blame(window, start, line, scan, chosen[0])
-        return Verdict(end=chosen[0], next=chosen[1], code=code, hint=hint)
+        code, hint = self._blame(window, start, line, scan, best.end)
+        return Verdict(end=best.end, next=best.next, code=code, hint=hint)
 
-    def _possible_ends(
-        self, window: Window, start: int, scan: Scan
-    ) -> Iterator[tuple[int, int]]:
-        """Possible ends of a broken record with what follows each, in increasing extent."""
+    def _cheapest(
+        self,
+        window: Window,
+        start: int,
+        ends: list[tuple[int, int]],
+        best: "_End",
+        *,
+        numeric: bool,
+    ) -> "_End":
+        """The cheapest of ``ends`` and ``best``; of equal ones the earliest."""
+        for end, following in ends:
+            price = self._swallowed(window, start, end, numeric=numeric)
+            if price < best.price:
+                price += self._broken_ahead(window, following, start, numeric=numeric)
+            if price < best.price:
+                best = _End(price=price, end=end, next=following)
+        return best
+
+    def _near_ends(self, window: Window, start: int, scan: Scan) -> list[tuple[int, int]]:
+        """Ends of the record's first line and of the line on which the doubtful quote opened."""
         bound = start + self._grammar.max_record_bytes + 1
         ends = {line_end(window, start, bound)}
         doubtful = self._doubtful_quote(window.data, scan)
         if doubtful >= 0:
             ends.add(line_end(window, doubtful, bound))
+        return sorted(end for end in ends if end is not None)
+
+    def _far_ends(
+        self, window: Window, start: int, scan: Scan, price: int, *, numeric: bool
+    ) -> list[tuple[int, int]]:
+        """The ends that other readings of the quotes give, as far as they may beat ``price``."""
         if scan.outcome is Outcome.TEXT_AFTER_QUOTE:
-            for leniency in (Leniency.CLOSED, Leniency.LITERAL):
-                lenient = self._grammar.scan(window, start, leniency=leniency)
-                if lenient.outcome is Outcome.COMPLETE:
-                    ends.add((lenient.end, lenient.next))
-        elif scan.outcome is Outcome.COMPLETE and scan.fields != self.columns:
-            ends.add((scan.end, scan.next))
-        elif scan.outcome is Outcome.OPEN and scan.end < bound:
-            ends.add(self._file_end(window.data))
-        yield from sorted(end for end in ends if end is not None)
+            within = self._affordable(window, start, price, numeric=numeric)
+            readings = [
+                self._grammar.scan(window, start, within=within, leniency=leniency)
+                for leniency in (Leniency.CLOSED, Leniency.LITERAL)
+            ]
+            return sorted((r.end, r.next) for r in readings if r.outcome is Outcome.COMPLETE)
+        if scan.outcome is Outcome.COMPLETE and scan.fields != self.columns:
+            return [(scan.end, scan.next)]
+        if scan.outcome is Outcome.OPEN and scan.end <= start + self._grammar.max_record_bytes:
+            return [self._file_end(window.data)]
+        return []
+
+    def _affordable(self, window: Window, start: int, price: int, *, numeric: bool) -> int:
+        """The offset that an end must not pass, since it would swallow ``price`` lines or more.
+
+        Without it, each record of a file that is broken throughout would be read up to the
+        longest record, to find an end that is never taken.
+        """
+        swallowed = 0
+        bound = start + self._grammar.max_record_bytes + 1
+        end = start
+        for number, (begin, end) in enumerate(self._line_bounds(window, start, bound)):
+            swallowed += number > 0 and self._resembles(window, begin, end, numeric=numeric)
+            if swallowed >= price or number == SWALLOWED_LINES:
+                break
+        return end + 1
 
     @staticmethod
     def _file_end(data: bytes) -> tuple[int, int]:
@@ -241,7 +289,9 @@ class Judge:
         """Whether the next few records from ``position`` are sound, or the file ends there."""
         return self._broken_ahead(window, position, position, numeric=numeric, enough=1) == 0
 
-    def _broken_ahead(self, window: Window, position: int, start: int, *, numeric: bool, enough: int = LOOKAHEAD) -> int:
+    def _broken_ahead(
+        self, window: Window, position: int, start: int, *, numeric: bool, enough: int = LOOKAHEAD
+    ) -> int:
         """How many of the next few records from ``position`` are broken."""
         reach = start + self.reach
         broken = 0
