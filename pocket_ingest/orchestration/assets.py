@@ -12,6 +12,7 @@ from dagster import (
     AssetExecutionContext,
     AssetKey,
     AssetMaterialization,
+    AssetObservation,
     AssetsDefinition,
     AssetSpec,
     BackfillPolicy,
@@ -28,7 +29,7 @@ from pocket_ingest.core.dataset import Dataset
 from pocket_ingest.core.errors import IngestError
 from pocket_ingest.core.jobs import RETRYABLE, STAGES, ImportJob, JobState, Stage
 from pocket_ingest.core.process import Engine, process_import
-from pocket_ingest.orchestration.metadata import stage_metadata
+from pocket_ingest.orchestration.metadata import failure_metadata, stage_metadata
 from pocket_ingest.orchestration.resources import EngineResource
 from pocket_ingest.wiring import worker_name
 
@@ -139,6 +140,7 @@ def _import_partition(
         on_stage=lambda stage, job: _report(context, engine, dataset, stage, job),
     )
     if done.error is not None:
+        _report_failure(context, engine, dataset, done.job)
         return str(done.error)
     if done.job.state is JobState.CANCELLED:
         return "The job was cancelled."
@@ -167,6 +169,22 @@ def _report(
     context.log_event(
         AssetMaterialization(
             asset_key(dataset, stage), partition=job.upload.partition_key, metadata=metadata
+        )
+    )
+
+
+def _report_failure(
+    context: AssetExecutionContext, engine: Engine, dataset: Dataset, job: ImportJob
+) -> None:
+    """Say why beside the failed partition: an observation, which leaves it failed."""
+    if job.state is not JobState.FAILED:
+        return
+    stopped_at = next(stage for stage in STAGES if stage not in job.stages_done)
+    context.log_event(
+        AssetObservation(
+            asset_key(dataset, stopped_at),
+            partition=job.upload.partition_key,
+            metadata=failure_metadata(job, engine),
         )
     )
 

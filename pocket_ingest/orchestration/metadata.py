@@ -51,6 +51,20 @@ def stage_metadata(stage: Stage, job: ImportJob, engine: Engine) -> Metadata:
     return common | dict(BUILDERS[stage](job, engine))
 
 
+def failure_metadata(job: ImportJob, engine: Engine) -> Metadata:
+    """Why a file stopped, and what it left for the person who mends it."""
+    facts: dict[str, Any] = {
+        "file": job.upload.file_name,
+        "tenant": job.upload.tenant,
+        "job": str(job.id),
+        "attempt": job.attempt,
+        "error_code": job.error_code or "",
+        "error": job.error_summary or "",
+        "dagster/uri": engine.store.address(job.upload.pinned_key),
+    }
+    return facts | _rejects(job) | _links(job, engine, (REJECTS, ERRORS))
+
+
 def column_schema(contract: Contract) -> TableSchema:
     """The contract's columns, as Dagit shows a table's."""
     return TableSchema(
@@ -91,18 +105,17 @@ def _validated(job: ImportJob, engine: Engine) -> Metadata:
         "rejected": report.get("rejected", 0),
         "encoding": report.get("encoding", ""),
         "delimiter": report.get("delimiter", ""),
-        "lines": MetadataValue.json(report.get("lines", {})),
+        "lines": ", ".join(
+            f"{count} {name.removesuffix('_lines')}"
+            for name, count in report.get("lines", {}).items()
+        ),
         "contract": job.contract_version or "",
     }
-    if report.get("rejects_by_field_and_code"):
-        facts["rejects_by_field_and_code"] = _table(
-            report["rejects_by_field_and_code"], COUNT_COLUMNS
-        )
-        facts["rejects_sample"] = _table(report["sample_errors"], ERROR_COLUMNS)
+    facts |= _rejects(job)
     if report.get("extra_columns"):
-        facts["columns_not_in_contract"] = MetadataValue.json(report["extra_columns"])
+        facts["columns_not_in_contract"] = ", ".join(report["extra_columns"])
     if report.get("absent_columns"):
-        facts["columns_absent"] = MetadataValue.json(report["absent_columns"])
+        facts["columns_absent"] = ", ".join(report["absent_columns"])
     if report.get("reordered"):
         facts["columns_reordered"] = True
     facts["dagster/column_schema"] = column_schema(engine.datasets[job.upload.dataset].contract)
@@ -134,6 +147,17 @@ BUILDERS = {
 }
 
 
+def _rejects(job: ImportJob) -> dict[str, Any]:
+    """Rejected records by field and code, and a sample of them without their values."""
+    report = job.report.get(Stage.VALIDATED, {})
+    if not report.get("rejects_by_field_and_code"):
+        return {}
+    return {
+        "rejects_by_field_and_code": _table(report["rejects_by_field_and_code"], COUNT_COLUMNS),
+        "rejects_sample": _table(report["sample_errors"], ERROR_COLUMNS),
+    }
+
+
 def _links(job: ImportJob, engine: Engine, names: tuple[str, ...]) -> dict[str, Any]:
     return {
         name: MetadataValue.path(engine.store.address(job.artifacts[name]))
@@ -146,4 +170,4 @@ def _table(rows: list[dict[str, Any]], schema: TableSchema) -> MetadataValue[Any
     return MetadataValue.table(records=[TableRecord(row) for row in rows], schema=schema)
 
 
-__all__ = ["column_schema", "stage_metadata"]
+__all__ = ["column_schema", "failure_metadata", "stage_metadata"]

@@ -44,6 +44,7 @@ from pocket_ingest.core.reading.grammar import (
     Leniency,
     Outcome,
     Scan,
+    after_line_end,
     count_line_ends,
     count_lines,
     line_end,
@@ -397,7 +398,7 @@ class Skip:
         self._window = window
         self._lines = 0
         self._passed = 0
-        self._landmark = re.compile(re.escape(grammar.quote) + rb"+|" + LINE_END.pattern)
+        self._landmark = re.compile(re.escape(grammar.quote) + rb"+|[\r\n]+")
 
     def run(self, position: int, *, inside: bool) -> Skipped:
         """Discard the record at the window's beginning, whose end is not before ``position``.
@@ -419,10 +420,8 @@ class Skip:
                 if self._window.final:
                     return self._release(raw, len(data), len(data))
                 position = self._refill(len(data))
-            elif self._may_go_on(found):
-                # Of a run of quotes, only whole pairs may go; of CRLF, nothing.
-                pairs = len(found[0]) // 2 * 2 if found[0].startswith(quote) else 0
-                position = self._refill(found.start() + pairs)
+            elif found.end() == len(data) and not self._window.final:
+                position = self._refill(self._kept_from(found))
             elif found[0].startswith(quote):
                 position = found.end()
                 inside = len(found[0]) % 2 == 0 or not self._grammar.ends_field(data, position)
@@ -431,12 +430,16 @@ class Skip:
             elif not self._sees_ahead(found.end()):
                 position = self._refill(found.start())
             elif self._judge.sound_from(self._window, found.end(), numeric=numeric):
-                return self._release(raw, found.start(), found.end())
+                end = found.start()
+                return self._release(raw, end, after_line_end(self._window, end))
             else:
                 position = found.end()
 
-    def _may_go_on(self, found: re.Match[bytes]) -> bool:
-        return found.end() == len(self._window.data) and not self._window.final
+    def _kept_from(self, found: re.Match[bytes]) -> int:
+        """The offset from which a run at the window's end must stay: half a pair of its bytes."""
+        if found[0].startswith(self._grammar.quote):
+            return found.end() - len(found[0]) % 2
+        return found.end() - (2 if found[0].endswith(b"\r\n") else 1)
 
     def _sees_ahead(self, position: int) -> bool:
         return self._window.final or len(self._window.data) >= position + self._judge.reach

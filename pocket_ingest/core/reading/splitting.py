@@ -59,6 +59,11 @@ class Stretch:
         )
 
 
+_NOTHING = Stretch(
+    **dict.fromkeys(("starts", "ends", "nexts", "lines", "lines_after"), np.empty(0, np.int64))
+)
+
+
 class Splitter:
     """Splits the clean blocks of a file into records."""
 
@@ -115,6 +120,8 @@ class Splitter:
         nexts = [start]
         while len(nexts) <= limit and (found := match(data, nexts[-1], stop)) is not None:
             nexts.append(found.end())
+        if len(nexts) == 1:
+            return _NOTHING
         borders = np.array(nexts, dtype=np.int64)
         block = np.frombuffer(data, dtype=np.uint8)
         starts, last = borders[:-1], borders[1:] - 1
