@@ -138,6 +138,18 @@ def judge(
     return repairs
 
 
+def dead_runs(repairs: Iterable[Repair], fates: Mapping[str, RunFate]) -> set[str]:
+    """Runs that the orchestrator believes in, though their worker has fallen silent."""
+    return {
+        repair.job.run_id
+        for repair in repairs
+        if repair.job.run_id
+        and repair.job.state in RUNNING
+        and repair.job.silent_seconds > 0
+        and fates.get(repair.job.run_id) is RunFate.ALIVE
+    }
+
+
 def _what_is_wrong(job: Unfinished, fate: RunFate, grace_seconds: float) -> str | None:
     if fate is RunFate.CANCELED:
         return "its run was canceled"

@@ -81,6 +81,159 @@ class Code(StrEnum):
     INTERNAL = "internal"
 
 
+def _record(meaning: str, remedy: str) -> Explanation:
+    return Explanation(scope=Scope.RECORD, meaning=meaning, remedy=remedy)
+
+
+def _file(meaning: str, remedy: str) -> Explanation:
+    return Explanation(scope=Scope.FILE, meaning=meaning, remedy=remedy)
+
+
+def _system(meaning: str, remedy: str) -> Explanation:
+    return Explanation(scope=Scope.SYSTEM, meaning=meaning, remedy=remedy)
+
+
+CATALOGUE: dict[Code, Explanation] = {
+    Code.FIELD_COUNT: _record(
+        "The record has more or fewer fields than the header.",
+        "Add the missing fields, or quote a field that holds the delimiter.",
+    ),
+    Code.TEXT_AFTER_QUOTE: _record(
+        "A quoted field goes on behind its closing quote.",
+        "Write a quote inside a quoted field twice.",
+    ),
+    Code.UNTERMINATED_QUOTE: _record(
+        "A quote opens a field and is not closed where the field should end.",
+        "Close the quote, or remove it. The lines after it were read on their own.",
+    ),
+    Code.NUL_BYTE: _record(
+        "The record holds a NUL byte, which no text in Postgres can hold.",
+        "Remove the byte; often the file was cut off or written as UTF-16.",
+    ),
+    Code.INVALID_ENCODING: _record(
+        "The record holds bytes that are not text in the file's encoding.",
+        "Save the file as UTF-8.",
+    ),
+    Code.RECORD_TOO_LONG: _record(
+        "The record is longer than `POCKET_MAX_RECORD_BYTES`.",
+        "Look for a quote that is never closed; else raise the limit.",
+    ),
+    Code.REQUIRED: _record("A field that needs a value has none.", "Fill it in."),
+    Code.INVALID_INTEGER: _record(
+        "The text is no whole number, or one that the column cannot hold.",
+        "Write digits only; the contract says whether groups of three may be marked.",
+    ),
+    Code.INVALID_DECIMAL: _record(
+        "The text is no decimal number, or has more digits than the column.",
+        "Write it with the decimal mark and the grouping that the contract declares.",
+    ),
+    Code.INVALID_NUMBER: _record("The text is no number.", "Write a number."),
+    Code.INVALID_DATE: _record(
+        "The text is no date in the declared form, or no day of the calendar.",
+        "Write the date in the form that the hint names.",
+    ),
+    Code.INVALID_TIMESTAMP: _record(
+        "The text is no point in time in the declared form, or an hour that a clock change skipped "
+        "or repeated.",
+        "Write it in the form that the hint names, with an offset where it asks for one.",
+    ),
+    Code.INVALID_BOOLEAN: _record(
+        "The text is none of the declared words for true and false.", "Use one of them."
+    ),
+    Code.PATTERN: _record(
+        "The text does not have the form that the contract asks for.", "See the hint for the form."
+    ),
+    Code.NOT_ALLOWED: _record(
+        "The value is not among those that the contract allows.", "Use one that the hint lists."
+    ),
+    Code.OUT_OF_RANGE: _record(
+        "The value is outside the range that the contract allows.", "See the hint for the range."
+    ),
+    Code.TEXT_LENGTH: _record("The text is too short or too long.", "See the hint for the length."),
+    Code.CHECK_FAILED: _record(
+        "The record does not pass a check that the dataset's team wrote.",
+        "The hint says which one.",
+    ),
+    Code.DUPLICATE_KEY: _record(
+        "The business key stands in the file more than once, and the contract takes none of them.",
+        "Keep the record that is right.",
+    ),
+    Code.EMPTY_FILE: _file("The file has no header and no record.", "Send it again."),
+    Code.UNSUPPORTED_TYPE: _file("The file is not a CSV file.", "Export it as CSV."),
+    Code.UNSUPPORTED_ENCODING: _file("The file is not UTF-8.", "Save it as UTF-8."),
+    Code.DUPLICATE_HEADER: _file(
+        "Two columns of the header are the same.", "Rename or remove one of them."
+    ),
+    Code.MISSING_COLUMN: _file(
+        "A column that the contract requires is not in the header.",
+        "Add it; if it only has a new name, the team adds an alias and runs the file again.",
+    ),
+    Code.HEADER_UNREADABLE: _file(
+        "The first line cannot be read as a header.", "Put the column names into the first line."
+    ),
+    Code.TOO_MANY_COLUMNS: _file(
+        "The header has more columns than `POCKET_MAX_COLUMNS`.",
+        "Check the delimiter; else raise the limit.",
+    ),
+    Code.TOO_MANY_REJECTS: _file(
+        "More records were rejected than the contract allows; nothing was loaded.",
+        "See the rejects; often one column changed its form.",
+    ),
+    Code.UPLOAD_CHANGED: _file(
+        "The bytes are not the ones that were taken in.", "Send the file again."
+    ),
+    Code.UPLOAD_MISSING: _file(
+        "The file is not there, or may not be read.", "Send it again; check its permissions."
+    ),
+    Code.IDEMPOTENCY_CONFLICT: _file(
+        "An idempotency key came again with other content.", "Send it under a new key."
+    ),
+    Code.UNKNOWN_DATASET: _system(
+        "No dataset has this name.", "`pocket-ingest datasets` lists them."
+    ),
+    Code.INVALID_CONTRACT: _system(
+        "A dataset's declaration contradicts itself or cannot be imported.",
+        "The message names the file, the column and what to mend.",
+    ),
+    Code.INVALID_SETTING: _system("A setting cannot be used.", "The message names it."),
+    Code.INVALID_TENANT: _system(
+        "The tenant is missing, superfluous or not a name.", "The message says which."
+    ),
+    Code.UNKNOWN_JOB: _system("The ledger has no such job.", "`pocket-ingest status` lists them."),
+    Code.NO_INBOX_MATCH: _system(
+        "A file in the inbox fits no dataset's pattern, or several.",
+        "Move it to where a dataset looks for it.",
+    ),
+    Code.TABLE_DIFFERS: _system(
+        "The dataset's table is not what its contract says.",
+        "Change the table to fit, or rename the dataset.",
+    ),
+    Code.DATABASE_UNAVAILABLE: _system(
+        "Postgres cannot be reached, or broke off.",
+        "It is tried again; check `DATABASE_URL` and the server.",
+    ),
+    Code.DATABASE_REFUSED: _system(
+        "Postgres refused a statement.", "The message has its error code; check rights and table."
+    ),
+    Code.STORE_UNAVAILABLE: _system(
+        "The store of files failed.", "It is tried again; check disk and mount."
+    ),
+    Code.LEASE_LOST: _system(
+        "Another worker took the job over.", "Nothing; the other one finishes it."
+    ),
+    Code.WORKER_LOST: _system(
+        "Workers died several times with this file in hand.",
+        "See their logs (memory is a usual cause), then retry it.",
+    ),
+    Code.CANCELLED: _system(
+        "A person cancelled the job; what was committed stays.", "Send the file again if need be."
+    ),
+    Code.INTERNAL: _system(
+        "An error that nobody foresaw.", "The worker's log has the traceback; please report it."
+    ),
+}
+
+
 class IngestError(Exception):
     """Base of everything that this project raises on purpose.
 

@@ -33,7 +33,10 @@ def build_defs(
     """
     settings = Settings() if settings is None else settings
     datasets = load_datasets(settings) if datasets is None else datasets
-    jobs = [build_job(dataset) for dataset in datasets.values()]
+    jobs = [
+        build_job(dataset, max_runtime_seconds=settings.max_runtime_seconds)
+        for dataset in datasets.values()
+    ]
     return Definitions(
         assets=[
             build_assets(dataset, files_per_run=settings.run_files) for dataset in datasets.values()

@@ -27,7 +27,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import (
 )
 
 from pocket_ingest.core.dataset import Dataset
-from pocket_ingest.core.dispatch import RunFate, RunPlan, judge, new_keys, plan_runs
+from pocket_ingest.core.dispatch import RunFate, RunPlan, dead_runs, judge, new_keys, plan_runs
 from pocket_ingest.core.inbox import Sweep, sweep_inbox
 from pocket_ingest.core.jobs import RUNNING
 from pocket_ingest.core.ports import Unfinished
@@ -53,6 +53,15 @@ def build_sensors(
     jobs: Sequence[UnresolvedAssetJobDefinition],
 ) -> Sequence[SensorDefinition]:
     """The three sensors; they are on from the start, since nothing happens without them."""
+    return [
+        _build_inbox(settings),
+        _build_dispatch(settings, datasets, jobs),
+        _build_reconcile(settings),
+    ]
+
+
+def _build_inbox(settings: Settings) -> SensorDefinition:
+    """Files into the ledger."""
 
     @sensor(
         minimum_interval_seconds=settings.inbox_interval_seconds,
@@ -71,6 +80,16 @@ def build_sensors(
         for key, sentence in swept.refused:
             context.log.warning(f"{key!r} was not taken in: {sentence}")
         return SkipReason(describe_sweep(swept))
+
+    return inbox
+
+
+def _build_dispatch(
+    settings: Settings,
+    datasets: Mapping[str, Dataset],
+    jobs: Sequence[UnresolvedAssetJobDefinition],
+) -> SensorDefinition:
+    """The ledger's outbox into runs."""
 
     @sensor(
         minimum_interval_seconds=settings.inbox_interval_seconds,
@@ -105,6 +124,12 @@ def build_sensors(
             cursor=json.dumps({entry.id: plan.run_key for plan in plans for entry in plan.entries}),
         )
 
+    return dispatch
+
+
+def _build_reconcile(settings: Settings) -> SensorDefinition:
+    """Jobs that were left behind into the outbox again."""
+
     @sensor(
         minimum_interval_seconds=settings.reconcile_interval_seconds,
         default_status=DefaultSensorStatus.RUNNING,
@@ -113,15 +138,22 @@ def build_sensors(
     def reconcile(context: SensorEvaluationContext, engine: EngineResource) -> SkipReason:
         ledger = engine.engine().ledger
         jobs = ledger.unfinished(limit=RECONCILED_PER_TICK)
-        repairs = judge(jobs, find_fates(context.instance, jobs), grace_seconds=GRACE_SECONDS)
+        fates = find_fates(context.instance, jobs)
+        repairs = judge(jobs, fates, grace_seconds=GRACE_SECONDS)
         for repair in repairs:
             if repair.cancel:
                 ledger.request_cancel(repair.job.job_id, actor="reconcile")
             state = ledger.requeue(repair.job, reason=repair.reason, max_losses=settings.max_losses)
             context.log.info(f"Job {repair.job.job_id}: {repair.reason}; now {state}.")
+        for run_id in dead_runs(repairs, fates):
+            # Where the code server died as well, nobody else would ever end this run, and the
+            # files that wait in it would wait for ever.
+            run = context.instance.get_run_by_id(run_id)
+            if run is not None and not run.is_finished:
+                context.instance.report_run_failed(run, "Its worker fell silent; see reconcile.")
         return SkipReason(f"{len(jobs)} jobs are in hand, {len(repairs)} needed help.")
 
-    return [inbox, dispatch, reconcile]
+    return reconcile
 
 
 def parse_cursor(cursor: str | None) -> dict[int, str]:

@@ -108,13 +108,13 @@ class RunningStack:
     def wait_until_idle(self, *, uploads: int) -> None:
         """Wait until so many uploads are registered and finished, and Dagster has no run left."""
         self.wait_until(
-            lambda: self.query(
-                "SELECT count(*) = %s AND bool_and(finished_at IS NOT NULL) AS done "
-                "FROM pocket.import_jobs",
-                uploads,
-            )[0]["done"]
-            and not self.runs(
-                "QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING"
+            lambda: (
+                self.query(
+                    "SELECT count(*) = %s AND bool_and(finished_at IS NOT NULL) AS done "
+                    "FROM pocket.import_jobs",
+                    uploads,
+                )[0]["done"]
+                and not self.runs("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
             ),
             f"the end of {uploads} uploads",
         )
@@ -152,12 +152,14 @@ class RunningStack:
         )["launchPartitionBackfill"]
         assert answer["__typename"] == "LaunchBackfillSuccess", answer
         self.wait_until(
-            lambda: self.graphql(
-                "query ($id: String!) {partitionBackfillOrError(backfillId: $id) "
-                "{... on PartitionBackfill {status}}}",
-                id=answer["backfillId"],
-            )["partitionBackfillOrError"]["status"]
-            in {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED"},
+            lambda: (
+                self.graphql(
+                    "query ($id: String!) {partitionBackfillOrError(backfillId: $id) "
+                    "{... on PartitionBackfill {status}}}",
+                    id=answer["backfillId"],
+                )["partitionBackfillOrError"]["status"]
+                in {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED"}
+            ),
             "the end of the backfill",
         )
 
@@ -175,15 +177,17 @@ class RunningStack:
         self._listener.join(timeout=10)
 
     def _logs(self) -> str:
-        texts = []
-        for log in sorted((self.home / "logs").glob("*.log")):
-            texts.append(f"--- {log.name}\n" + log.read_text(errors="replace")[-4000:])
-        return "\n".join(texts)
+        return "\n".join(
+            f"--- {log.name}\n" + log.read_text(errors="replace")[-4000:]
+            for log in sorted((self.home / "logs").glob("*.log"))
+        )
 
 
 @contextmanager
-def running_stack(*arguments: str, folder: Path | None = None, **variables: str) -> Iterator[RunningStack]:
-    """Start `pocket-ingest dev` in an empty folder; stopped, with all that it started, at the end."""
+def running_stack(
+    *arguments: str, folder: Path | None = None, **variables: str
+) -> Iterator[RunningStack]:
+    """Start `pocket-ingest dev` in a folder; all that it started is stopped at the end."""
     with tempfile.TemporaryDirectory(prefix="pocket-stack-") as temporary:
         place = folder or Path(temporary).resolve()
         place.chmod(0o755)  # as root, so that the database's own user can enter
@@ -191,7 +195,7 @@ def running_stack(*arguments: str, folder: Path | None = None, **variables: str)
             process = subprocess.Popen(
                 [sys.executable, "-m", "pocket_ingest", "dev", *arguments],
                 cwd=place,
-                env=clean_environment(**FAST, **variables),
+                env=clean_environment(**{**FAST, **variables}),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -80,9 +80,7 @@ def test_every_spearfish_file_is_a_partition_of_every_asset(
         assert found["failed"] == found["unmaterialized"] == []
 
 
-def test_every_spearfish_record_has_an_outcome(
-    loaded: RunningStack, spearfish: list[Path]
-) -> None:
+def test_every_spearfish_record_has_an_outcome(loaded: RunningStack, spearfish: list[Path]) -> None:
     expected = {file.name: rows_of(file) for file in spearfish}
     jobs = loaded.query(
         "SELECT u.file_name, j.* FROM pocket.import_jobs j "
@@ -154,8 +152,10 @@ def test_the_same_inbox_again_changes_no_row_and_says_so(
     for file in spearfish:
         os.utime(loaded.inbox / "spearfish" / file.name)
     loaded.wait_until(
-        lambda: loaded.query("SELECT count(*) AS n FROM pocket.sightings")[0]["n"]
-        == seen + len(spearfish),
+        lambda: (
+            loaded.query("SELECT count(*) AS n FROM pocket.sightings")[0]["n"]
+            == seen + len(spearfish)
+        ),
         "the recognition of touched files",
     )
     assert loaded.query("SELECT count(*) AS n FROM pocket.uploads")[0]["n"] == len(spearfish) + 1

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.csv
 
 from pocket_ingest.core.errors import Code
-from pocket_ingest.core.reading.grammar import Grammar
+from pocket_ingest.core.reading.grammar import CR, LF, Grammar
 from pocket_ingest.core.reading.resync import field_count_hint
 from pocket_ingest.core.reading.splitting import Positions
 
 BOM = b"\xef\xbb\xbf"
+LAST_ASCII = 0x7F
 
 Faults = dict[int, tuple[Code, str]]
 
@@ -53,7 +54,7 @@ def unreadable(data: bytes, records: Records) -> Faults:
     faults: Faults = {}
     block = np.frombuffer(data, dtype=np.uint8, count=end - start, offset=start)
     if not _is_utf8(data, start, end):
-        for index in _records_of(np.flatnonzero(block >= 0x80) + start, records):
+        for index in _records_of(np.flatnonzero(block > LAST_ASCII) + start, records):
             begin = int(records.starts[index])
             try:
                 data[begin : int(records.ends[index])].decode()
@@ -148,12 +149,15 @@ def _joined(data: bytes, records: Records, chosen: Positions) -> pa.Buffer:
         strict=True,
     )
     view = memoryview(data)
-    parts = []
+    parts: list[memoryview] = []
     for start, end in runs:
-        if parts and parts[-1][-1] == 0x0D and view[start] == 0x0A:
+        if parts and parts[-1][-1] == CR and view[start] == LF:
             # Two terminators that a broken record kept apart must not become one.
             parts.append(memoryview(b"\n"))
         parts.append(view[start:end])
+    if parts[-1][-1] not in (CR, LF):
+        # Arrow 26 reads a bare empty field at the very end as quoted if a field before it was.
+        parts.append(memoryview(b"\n"))
     # Arrow takes a BOM at the beginning for its own to drop.
     if bytes(parts[0][:3]) == BOM:
         parts.insert(0, memoryview(BOM))

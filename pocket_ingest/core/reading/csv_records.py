@@ -27,7 +27,7 @@ from pocket_ingest.core.reading.grammar import (
     count_line_ends,
     count_lines,
 )
-from pocket_ingest.core.reading.opening import Header, open_csv
+from pocket_ingest.core.reading.opening import open_csv
 from pocket_ingest.core.reading.resync import Judge, Skip, Verdict
 from pocket_ingest.core.reading.splitting import Positions, Splitter, Stretch
 from pocket_ingest.core.reading.window import Window, WindowEnd
@@ -209,20 +209,23 @@ class CsvReading:
             following = self._take_stretch(draft, position, stretch)
             if following == position and not by_line:
                 by_line = self._patience.after(self.records_read + draft.count)
-            elif following == position:
+                continue
+            if following == position:
                 judged = self._take_one(draft, position, stop)
                 if judged is None:
                     break
                 following = judged
             if by_line:
-                by_line = max(by_line - (draft.count - before), 0)
+                # A blank line is no record, but a step all the same.
+                by_line = max(by_line - max(draft.count - before, 1), 0)
             position = following
-        chunk = draft.finish(window.data, self._grammar, len(self.header.names))
+        if draft.count:
+            chunk = draft.finish(window.data, self._grammar, len(self.header.names))
+            window.discard(position)
+            self.records_read += draft.count
+            return chunk
         window.discard(position)
-        if chunk is None and position < stop:
-            return self._endless()
-        self.records_read += draft.count
-        return chunk
+        return self._endless() if position < stop else None
 
     def _take_stretch(self, draft: "_Draft", position: int, stretch: Stretch) -> int:
         """Take the records of a stretch; returns the offset of what follows them."""
@@ -300,7 +303,6 @@ class CsvReading:
     def _endless(self) -> RecordChunk:
         """The chunk of the endless record at the window's beginning, which is passed over."""
         verdict = self._verdict(0, 0)
-        assert verdict.code is not None
         skipped = Skip(self._grammar, self._judge, self._window).run(
             verdict.end, inside=verdict.inside
         )
@@ -308,7 +310,7 @@ class CsvReading:
         draft.refuse(
             line=self._lines + 1,
             lines=skipped.lines,
-            code=verdict.code,
+            code=Code.RECORD_TOO_LONG,
             hint=verdict.hint,
             raw=skipped.raw,
         )
@@ -421,10 +423,8 @@ class _Draft:
         )
         self.count += 1
 
-    def finish(self, data: bytes, grammar: Grammar, width: int) -> RecordChunk | None:
-        """Read the values; None if there is no record at all."""
-        if not self.count:
-            return None
+    def finish(self, data: bytes, grammar: Grammar, width: int) -> RecordChunk:
+        """Read the values of the sound records."""
         self._flush()
         table = np.concatenate(self._tables, axis=1) if self._tables else _NO_RECORDS
         records = columns.Records(

@@ -128,8 +128,8 @@ def _refuse_other_content(head: bytes) -> None:
     # header anyway, and NULs in a quarter of the bytes mean UTF-16 without a mark, or no text.
     first_line = head.splitlines()[0] if head else b""
     if b"\0" in first_line and head.count(0) * 4 >= len(head):
-        every_other = max(head[0::2].count(0), head[1::2].count(0)) * 5 >= len(head) * 2
-        if every_other:
+        even, odd = head[0::2].count(0), head[1::2].count(0)
+        if min(even, odd) * 4 < max(even, odd):
             raise PermanentError(
                 Code.UNSUPPORTED_ENCODING,
                 "The file looks like UTF-16 without a byte order mark. "

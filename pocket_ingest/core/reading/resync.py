@@ -369,11 +369,9 @@ class Judge:
             opens = scan.fault - 1 > scan.quotes[-1] and before in b"\r\n" + self._grammar.delimiter
             if not opens:
                 place = line + count_line_ends(data, start, scan.fault)
-                return (
-                    Code.TEXT_AFTER_QUOTE,
-                    f"text follows the closing quote of field {scan.fields} on line {place}; "
-                    "a quote inside a quoted field is written twice",
-                )
+                hint = f"text follows the closing quote of field {scan.fields} on line {place}; "
+                hint += "a quote inside a quoted field is written twice"
+                return Code.TEXT_AFTER_QUOTE, hint
         opened = max((quote for quote in scan.quotes if quote < end), default=start)
         place = line + count_line_ends(data, start, opened)
         return Code.UNTERMINATED_QUOTE, f"the quote opened on line {place} is never closed"

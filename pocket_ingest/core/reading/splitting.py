@@ -150,7 +150,8 @@ class Splitter:
         ends = np.flatnonzero((np.searchsorted(quotes, line_ends) & 1) == 0)
         if proven.all():
             return ends
-        return ends[line_ends[ends] < quotes[int(proven.argmin())]]
+        first_misplaced = quotes[int(proven.argmin())]
+        return ends[: int(np.searchsorted(line_ends[ends], first_misplaced))]
 
     def _believed(
         self, window: Window, inside: Bytes, start: int, quotes: Positions, stretch: Stretch
@@ -203,7 +204,7 @@ def _ranges(starts: Positions, ends: Positions) -> tuple[Positions, Positions]:
 
 def _lone_returns(block: Bytes, size: int, *, final: bool) -> npt.NDArray[np.bool_]:
     """Which of the first ``size`` bytes are a CR that no LF follows, as far as is known."""
-    lone = block[:size] == CR
+    lone: npt.NDArray[np.bool_] = block[:size] == CR
     known = len(block) - 1
     lone[:known] &= block[1 : size + 1] != LF
     if known < size and not final:

@@ -242,35 +242,36 @@ def test_hints_name_places_and_never_values():
     assert hints == [
         "the quote opened on line 3 is never closed",
         "found 2 fields, expected 3",
-        "text follows the closing quote of field 2 on line 5; "
-        "a quote inside a quoted field is written twice",
+        (
+            "text follows the closing quote of field 2 on line 5; "
+            "a quote inside a quoted field is written twice"
+        ),
         "a NUL byte at offset 8 of the record cannot be stored as text",
         "byte 0xE9 at offset 8 of the record is not UTF-8",
     ]
 
 
-CORRUPTIONS = [b'"', b'"', b"\n", b",", b"\0", b"\xff", b'""', b'","', b"\r"]
+CORRUPTIONS = [b'"', b'"', b'""', b"\n", b"\r", b",", b"\0", b"\xff"]
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_what_no_corruption_touched_comes_back(data):
-    """Each record is as written, or lies in the span of a malformed one, or was touched."""
+    """Each untouched record is as written, or lies in the span of a malformed one.
+
+    One insertion a record: two in one can turn it into the beginning of a text that is legal in
+    every way, which no reader could tell from a genuine one.
+    """
     draw = data.draw
-    style = draw(st.sampled_from(sorted(STYLES)))
-    quoting, end, remark = STYLES[style]
+    quoting, end, remark = STYLES[draw(st.sampled_from(sorted(STYLES)))]
     count = draw(st.integers(1, 30))
     rows = [(str(n), f"word {n}", remark(n) or "x") for n in range(1, count + 1)]
-    touched = set()
     records = [write_record(row, quoting=quoting, end=end) for row in rows]
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, count - 1))
-        touched.add(at)
+    touched = draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=4))
+    for at in touched:
         where = draw(st.integers(0, len(records[at]) - len(end)))
         what = draw(st.sampled_from(CORRUPTIONS))
-        cut = draw(st.integers(0, 2))
-        keep = max(where, min(where + cut, len(records[at]) - len(end)))
-        records[at] = records[at][:where] + what + records[at][keep:]
+        records[at] = records[at][:where] + what + records[at][where:]
     header = write_record(["id", "word", "remark"], quoting=quoting, end=end)
     text = header + b"".join(records)
     found = read(text, chunk_bytes=draw(st.integers(1, 2_000)), **LIMITS)

@@ -1,5 +1,8 @@
 """What a CSV writer wrote comes back as it was, however the bytes arrive."""
 
+import csv
+import io
+
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +42,21 @@ def rebuilt(data: bytes, found) -> bytes:
 
 ODD_BYTES = st.lists(
     st.sampled_from(
-        [b"a", b"1", b",", b",", b'"', b'"', b"\n", b"\n", b"\r", b"\r\n", b"\0", b"\xe9", "é".encode()]
+        [
+            b"a",
+            b"1",
+            b",",
+            b",",
+            b'"',
+            b'"',
+            b"\n",
+            b"\n",
+            b"\r",
+            b"\r\n",
+            b"\0",
+            b"\xe9",
+            "é".encode(),
+        ]
     ),
     max_size=60,
 ).map(b"".join)
@@ -80,6 +97,18 @@ def test_any_bytes_read_alike_in_any_pieces(
         following = line + lines
     blank += whole.total + 1 - following
     assert whole.account == (1, sum(lines for _, lines in spans), blank)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(ODD_BYTES, st.integers(1, 60))
+def test_where_nothing_is_refused_the_csv_module_agrees(body, chunk_bytes):
+    data = b"a,b\n" + body
+    found = read(data, chunk_bytes=chunk_bytes)
+    if not found.malformed:
+        text = io.StringIO(data.decode(), newline="")
+        expected = [tuple(row) for row in csv.reader(text, strict=True) if row]
+        rows = [tuple(value or "" for value in row) for row in found.rows.values()]
+        assert [found.names, *rows] == expected
 
 
 @settings(max_examples=100, deadline=None)
