@@ -6,6 +6,7 @@ file of the run, while here a bad file fails alone.
 Not here: the stages (core), what is shown of them (metadata.py), which files share a run (sensors).
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 
 from dagster import (
@@ -32,6 +33,8 @@ from pocket_ingest.core.process import Engine, process_import
 from pocket_ingest.orchestration.metadata import failure_metadata, stage_metadata
 from pocket_ingest.orchestration.resources import EngineResource
 from pocket_ingest.wiring import worker_name
+
+logger = logging.getLogger(__name__)
 
 KINDS = {
     Stage.UPLOAD: {"file"},
@@ -113,6 +116,11 @@ def import_partitions(
             raise Failure("The run was stopped.", allow_retries=False) from None
         except IngestError as error:
             sentence = str(error)
+        except Exception as error:
+            # One file's surprise must not cost the run's other files theirs. The text of a foreign
+            # exception may quote a cell: it goes to the process's own log, not to the event log.
+            logger.exception("partition %s met an unexpected error", key)
+            sentence = f"internal: unexpected {type(error).__name__}; see the run's stderr."
         if sentence:
             context.log.error(f"{key}: {sentence}")
             failed[key] = sentence
@@ -130,12 +138,12 @@ def _import_partition(
     job = engine.ledger.job_for_partition(dataset.name, key)
     context.log.info(f"{key}: {job.upload.file_name!r} of {job.upload.tenant!r}, job {job.id}")
     if job.state in RETRYABLE:
-        engine.ledger.retry(job.id, actor=f"dagster:{context.run_id}", dispatch=False)
+        engine.ledger.retry(job.id, actor=f"dagster:{context.run.run_id}", dispatch=False)
     done = process_import(
         engine,
         job.id,
         worker=worker_name(),
-        run_id=context.run_id,
+        run_id=context.run.run_id,
         through=wanted[-1],
         on_stage=lambda stage, job: _report(context, engine, dataset, stage, job),
     )
@@ -197,12 +205,12 @@ def _stop(
     A machine that shuts down interrupts as well. Then the jobs stay queued and `reconcile` finds
     them a new run.
     """
-    run = context.instance.get_run_by_id(context.run_id)
+    run = context.instance.get_run_by_id(context.run.run_id)
     if run is None or run.status not in {DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED}:
         return
     for key in keys:
         job = engine.ledger.job_for_partition(dataset.name, key)
-        engine.ledger.request_cancel(job.id, actor=f"dagster:{context.run_id}")
+        engine.ledger.request_cancel(job.id, actor=f"dagster:{context.run.run_id}")
 
 
 def _failure(failed: dict[str, str]) -> Failure:
