@@ -34,7 +34,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console()
+# Where nobody looks (a log, a pipe) there is no width to fit; 80 columns would fold every name.
+out = Console(width=None if sys.stdout.isatty() else 140)
 err = Console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

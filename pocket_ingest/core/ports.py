@@ -234,7 +234,8 @@ class Ledger(Protocol):
     def release(self, claim: Claim, *, reason: str, dispatch: bool) -> None:
         """Put a claimed job back to queued; with ``dispatch``, ask for another run as well.
 
-        Does nothing where the lease was lost.
+        A job whose cancel was asked for meanwhile ends as cancelled instead. Does nothing where
+        the lease was lost.
         """
 
     def retry(self, job_id: UUID, *, actor: str, dispatch: bool) -> bool:

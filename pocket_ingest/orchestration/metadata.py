@@ -106,8 +106,8 @@ def _validated(job: ImportJob, engine: Engine) -> Metadata:
         "encoding": report.get("encoding", ""),
         "delimiter": report.get("delimiter", ""),
         "lines": ", ".join(
-            f"{count} {name.removesuffix('_lines')}"
-            for name, count in report.get("lines", {}).items()
+            f"{report.get('lines', {}).get(f'{kind}_lines', 0)} {kind}"
+            for kind in ("header", "record", "blank")
         ),
         "contract": job.contract_version or "",
     }
@@ -167,7 +167,9 @@ def _links(job: ImportJob, engine: Engine, names: tuple[str, ...]) -> dict[str, 
 
 
 def _table(rows: list[dict[str, Any]], schema: TableSchema) -> MetadataValue[Any]:
-    return MetadataValue.table(records=[TableRecord(row) for row in rows], schema=schema)
+    # An error that is no single field's is the record's.
+    named = [{**row, "field": row["field"] or "(record)"} for row in rows]
+    return MetadataValue.table(records=[TableRecord(row) for row in named], schema=schema)
 
 
 __all__ = ["column_schema", "failure_metadata", "stage_metadata"]

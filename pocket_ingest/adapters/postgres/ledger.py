@@ -245,6 +245,9 @@ class PostgresLedger:
                 "started_at = coalesce(started_at, clock_timestamp()), "
                 "lease_expires_at = clock_timestamp() + make_interval(secs => %(lease)s), "
                 f"validated_at = CASE WHEN NOT {redo} THEN validated_at END, "
+                # A file without records has nothing loaded and yet its stamps; they go with it.
+                f"loaded_at = CASE WHEN NOT {redo} THEN loaded_at END, "
+                f"exported_at = CASE WHEN NOT {redo} THEN exported_at END, "
                 f"state = CASE WHEN validated_at IS NULL OR {redo} THEN 'validating' "
                 "WHEN loaded_at IS NULL THEN 'loading' ELSE 'exporting' END "
                 "WHERE id = %(job_id)s AND state = 'queued' "
@@ -355,15 +358,19 @@ class PostgresLedger:
             return _job(connection, "j.id = %s", claim.job_id)
 
     def release(self, claim: Claim, *, reason: str, dispatch: bool) -> None:
-        """Put a claimed job back to queued; nothing where the lease was lost."""
+        """Put a claimed job back to queued, or end it if that was asked for meanwhile."""
         with self._database.transaction(actor=claim.worker, reason=reason) as connection:
             row = connection.execute(
-                "UPDATE pocket.import_jobs SET state = 'queued', attempt = attempt + 1, "  # noqa: S608
+                "UPDATE pocket.import_jobs SET attempt = attempt + 1, "  # noqa: S608
                 "claim_token = claim_token + 1, lease_expires_at = NULL, "
-                f"queued_at = clock_timestamp() WHERE {IS_MINE} RETURNING attempt",
+                "queued_at = clock_timestamp(), "
+                "state = CASE WHEN cancel_requested_at IS NULL THEN 'queued' "
+                "ELSE 'cancelled' END, "
+                "finished_at = CASE WHEN cancel_requested_at IS NOT NULL "
+                f"THEN clock_timestamp() END WHERE {IS_MINE} RETURNING attempt, state",
                 _mine(claim),
             ).fetchone()
-            if row is not None and dispatch:
+            if row is not None and dispatch and row["state"] == JobState.QUEUED:
                 _queue_outbox(connection, claim.job_id, attempt=row["attempt"])
 
     # -- people --------------------------------------------------------------------------------

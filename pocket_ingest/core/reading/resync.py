@@ -19,13 +19,15 @@ for such a swallowing, and its lines are read on their own, when all of this hol
   least one complete line lies inside the quotes;
 - its first line has the expected number of fields if the quote left open there is taken as text;
 - the complete lines inside, blank ones apart, have each the expected number of fields, read
-  strictly; with ten lines or more, one in ten may differ;
+  strictly; one in ten may differ, or fewer than half if the
+  record begins with a number;
 - its last line, read from that line's beginning, is a record with the expected number of fields;
 - where the record's first field looks like a number, so do the first fields of those lines.
 
 What this cannot tell apart: a genuine text of three lines or more that looks like records in all
 of these ways (a CSV table of the same width pasted into one cell) is reported as a swallowing;
-and a stray quote that is legally closed on the very next line passes as a text of two lines. In
+and a stray quote passes as the beginning of a genuine text if it is legally closed on the very
+next line, or if its own line, its last one or too many in between have other faults as well. In
 a file of one column a legal quote is always believed, since any line resembles a record there.
 
 A line resembles a record if it begins with a number, where the broken record does; elsewhere, if
@@ -149,7 +151,7 @@ class Judge:
             return False
         numeric = self.begins_with_number(window.data, start)
         inner = [(begin, end) for begin, end in bounds[1:-1] if end > begin]
-        tolerated = len(inner) // 10
+        tolerated = (len(inner) - 1) // 2 if numeric else len(inner) // 10
         for begin, end in inner:
             if self._record_at(window, begin, end, numeric=numeric) != end:
                 tolerated -= 1
