@@ -619,10 +619,14 @@ def _server_account(data: Path) -> _Account:
     """The owner of the data, or the first user id of our range that bears no name."""
     with suppress(FileNotFoundError):
         found = data.stat()
-        return _Account(uid=found.st_uid, gid=found.st_gid)
+        if found.st_uid:
+            return _Account(uid=found.st_uid, gid=found.st_gid)
     named = {entry.pw_uid for entry in pwd.getpwall()}
     uid = next(uid for uid in SERVER_UIDS if uid not in named)
-    return _Account(uid=uid, gid=uid)
+    account = _Account(uid=uid, gid=uid)
+    if data.exists():  # root's, which Postgres refuses: somebody ran chown over the whole folder
+        account.own(data)
+    return account
 
 
 def _enter(folder: Path, account: _Account) -> tuple[bool, str]:

@@ -78,6 +78,7 @@ class Code(StrEnum):
     LEASE_LOST = "lease_lost"
     WORKER_LOST = "worker_lost"
     CANCELLED = "cancelled"
+    ALREADY_RUNNING = "already_running"
     INTERNAL = "internal"
 
 
@@ -227,6 +228,9 @@ CATALOGUE: dict[Code, Explanation] = {
     ),
     Code.CANCELLED: _system(
         "A person cancelled the job; what was committed stays.", "Send the file again if need be."
+    ),
+    Code.ALREADY_RUNNING: _system(
+        "A stack runs in this POCKET_HOME already.", "Use it, stop it, or set another home."
     ),
     Code.INTERNAL: _system(
         "An error that nobody foresaw.", "The worker's log has the traceback; please report it."

@@ -6,6 +6,7 @@ Not here: what a stage does to data (its own module), how a trigger reports (the
 
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -126,11 +127,12 @@ def process_import(
         if error.code is Code.LEASE_LOST:
             raise
         known = error
-    except Exception as error:
-        # The text of a foreign exception may quote a cell; its type may not.
-        logger.exception("job %s met an unexpected error", job_id)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it ends the job
+        # The text of a foreign exception may quote a cell; its type and its places may not.
+        name, places = type(error).__name__, traceback.format_tb(error.__traceback__)
+        logger.error("job %s met an unexpected %s\n%s", job_id, name, "".join(places))  # noqa: TRY400
         known = PermanentError(
-            Code.INTERNAL, f"Unexpected {type(error).__name__}; the worker's log has the traceback."
+            Code.INTERNAL, f"Unexpected {name}; the worker's log has the traceback."
         )
     except BaseException:
         engine.ledger.release(claim, reason="the worker was interrupted", dispatch=True)

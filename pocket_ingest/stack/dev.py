@@ -32,6 +32,7 @@ from pocket_ingest.datasets.samples import Expected, expected, sample_files
 from pocket_ingest.settings import Settings
 from pocket_ingest.stack.home import (
     inherited,
+    only_stack,
     postgres_folder,
     prepare_home,
     stack_environment,
@@ -68,11 +69,14 @@ def run_stack(settings: Settings, *, samples: bool, once: bool, console: Console
         once: end when every file is finished, instead of at Ctrl-C.
         console: where to print.
 
+    Raises:
+        PermanentError: already_running, or a dataset's invalid_contract.
+
     Returns:
         The exit code: 0, or 1 if a service could not be kept running or, with ``once``, if a file
         did not end as expected.
     """
-    with _stop_signals() as stop:
+    with _stop_signals() as stop, only_stack(settings):
         prepare_home(settings)
         with _database(settings, console) as server:
             console.print("Bringing the ledger's tables up to date")

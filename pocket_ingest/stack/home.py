@@ -4,6 +4,7 @@ Here: paths, Dagster's home, environment variables.
 Not here: the processes (processes.py) or the database server (adapters/embedded_postgres.py).
 """
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -41,6 +42,25 @@ def prepare_home(settings: Settings) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     for name in DAGSTER_FILES:
         (dagster_home(settings) / name).write_text(_shipped(name), encoding="utf-8")
+
+
+@contextmanager
+def only_stack(settings: Settings) -> Iterator[None]:
+    """Hold the home for one stack: two daemons on one database would do everything twice.
+
+    Raises:
+        PermanentError: already_running.
+    """
+    settings.home.mkdir(parents=True, exist_ok=True)
+    with (settings.home / "stack.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PermanentError(
+                Code.ALREADY_RUNNING,
+                f"A stack is running in {settings.home} already. Use that one, or stop it first.",
+            ) from None
+        yield
 
 
 def stack_environment(settings: Settings, url: str) -> dict[str, str]:

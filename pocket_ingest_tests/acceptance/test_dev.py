@@ -62,6 +62,38 @@ def test_an_unexpected_end_is_exit_code_1(folder: Path) -> None:
     assert "missing_column" in done.stdout
 
 
+def test_a_second_stack_in_the_same_home_is_refused(folder: Path) -> None:
+    with running_stack(folder=folder):
+        second = pocket_ingest(folder, "dev")
+        assert second.returncode == 1
+        assert "already_running" in second.stderr
+
+
+def test_everything_killed_then_started_again_ends_as_if_nothing_had_been() -> None:
+    with tempfile.TemporaryDirectory(prefix="pocket-killed-") as temporary:
+        place = Path(temporary).resolve()
+        place.chmod(0o755)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pocket_ingest", "dev", "--samples"],
+            cwd=place,
+            env=clean_environment(**FAST),
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "taken in" in line:  # files are on their way
+                break
+        for member in [*psutil.Process(process.pid).children(recursive=True), process]:
+            member.kill()
+        process.wait()
+        process.stdout.close()
+        done = pocket_ingest(place, "dev", "--once")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"{len(sample_files())} files ended as expected" in done.stdout
+
+
 def test_ctrl_c_stops_everything_that_it_started(folder: Path) -> None:
     with running_stack(folder=folder) as stack:
         family = stack.descendants()

@@ -4,6 +4,7 @@ Here: URLs, the pool, transactions with an actor, the translation of psycopg's e
 Not here: statements on tables.
 """
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -70,6 +71,9 @@ class Database:
             open=False,
             name="pocket_ingest",
         )
+        # Closed at the latest when the interpreter ends: left to its own, the pool waits five
+        # seconds for its threads there (seen on Python 3.13).
+        self._close = weakref.finalize(self, self._pool.close)
 
     @contextmanager
     def transaction(self, *, actor: str = "", reason: str = "") -> Iterator[Connection]:
@@ -95,7 +99,7 @@ class Database:
 
     def close(self) -> None:
         """Close the pool."""
-        self._pool.close()
+        self._close()
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from pocket_ingest.core.errors import Code
 from pocket_ingest.core.reading import columns
 from pocket_ingest.core.reading.grammar import (
     BLANK_LINES,
+    LINE_END,
     Grammar,
     after_line_end,
     count_line_ends,
@@ -180,7 +181,8 @@ class CsvReading:
     def _walk(self) -> Iterator[RecordChunk]:
         window = self._window
         while True:
-            window.grow(self._limits.chunk_bytes)
+            # One byte more than a chunk tells whether the file goes on after it.
+            window.grow(self._limits.chunk_bytes + 1)
             if not window.data:
                 return
             if self._one_column and self._blank_as_far_as_seen():
@@ -256,6 +258,10 @@ class CsvReading:
         window = self._window
         if window.data[position] in b"\r\n":
             return self._take_blank(draft, position, stop)
+        goes_on = len(window.data) > stop and LINE_END.search(window.data, position, stop) is None
+        if goes_on and draft.count:
+            # The last line of nearly every chunk: no verdict need look ahead to tell its end.
+            return None
         verdict = self._verdict(position, stop)
         if verdict.endless or (verdict.next > self._limits.chunk_bytes and draft.count):
             return None

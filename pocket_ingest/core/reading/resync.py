@@ -19,8 +19,7 @@ for such a swallowing, and its lines are read on their own, when all of this hol
   least one complete line lies inside the quotes;
 - its first line has the expected number of fields if the quote left open there is taken as text;
 - the complete lines inside, blank ones apart, have each the expected number of fields, read
-  strictly; one in ten may differ, or fewer than half if the
-  record begins with a number;
+  strictly; one in ten may differ, or fewer than half if the record begins with a number;
 - its last line, read from that line's beginning, is a record with the expected number of fields;
 - where the record's first field looks like a number, so do the first fields of those lines.
 
