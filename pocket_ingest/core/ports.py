@@ -244,8 +244,11 @@ class Ledger(Protocol):
     def request_cancel(self, job_id: UUID, *, actor: str) -> ImportJob:
         """Ask for a cancel; a job that no one works on ends at once."""
 
-    def pending(self, *, limit: int) -> list[OutboxEntry]:
-        """Jobs that wait for a run and were not handed over yet, oldest first."""
+    def pending(self, *, datasets: Iterable[str] | None = None, limit: int) -> list[OutboxEntry]:
+        """Jobs that wait for a run and were not handed over, oldest first; of these datasets only.
+
+        Jobs that another trigger has finished meanwhile are among them: their run only reports.
+        """
 
     def mark_dispatched(self, run_keys: Mapping[int, str]) -> None:
         """Note that these outbox entries (id to run key) were handed to the orchestrator."""

@@ -39,6 +39,7 @@ from pocket_ingest.settings import Settings
 # A tick is cut off after 60 seconds (DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS).
 TICK_BUDGET_SECONDS = 40.0
 ENTRIES_PER_TICK = 500
+REFUSED_NAMED = 3
 RECONCILED_PER_TICK = 5_000
 # Dagster submits a tick's runs after its answer, within seconds; a queue of ticks takes longer.
 GRACE_SECONDS = 120.0
@@ -77,8 +78,6 @@ def _build_inbox(settings: Settings) -> SensorDefinition:
             context.log.info(
                 f"{job.upload.source_key!r} was touched, but its content is the same as before."
             )
-        for key, sentence in swept.refused:
-            context.log.warning(f"{key!r} was not taken in: {sentence}")
         return SkipReason(describe_sweep(swept))
 
     return inbox
@@ -104,7 +103,7 @@ def _build_dispatch(
         # The cursor is saved together with the ids of the runs that a tick asked for, so what it
         # names has been submitted, or will be by Dagster itself.
         ledger.mark_dispatched(parse_cursor(context.cursor))
-        entries = [e for e in ledger.pending(limit=ENTRIES_PER_TICK) if e.dataset in datasets]
+        entries = ledger.pending(datasets=datasets, limit=ENTRIES_PER_TICK)
         if not entries:
             context.update_cursor("{}")
             return SkipReason("No job waits for a run.")
@@ -199,7 +198,7 @@ def find_fates(instance: DagsterInstance, jobs: Iterable[Unfinished]) -> dict[st
 
 
 def describe_sweep(swept: Sweep) -> str:
-    """One line about a look through the inbox."""
+    """A look through the inbox in words."""
     parts = [f"{len(swept.taken)} new", f"{swept.known} known"]
     for label, items in (
         ("recognised by their content", swept.recognised),
@@ -208,8 +207,12 @@ def describe_sweep(swept: Sweep) -> str:
     ):
         if items:
             parts.append(f"{len(items)} {label}")
-    more = "" if swept.complete else " The time was up; the next look goes on."
-    return f"Files in the inbox: {', '.join(parts)}.{more}"
+    said = [f"Files in the inbox: {', '.join(parts)}."]
+    # Here and not in the log: the same files would be logged again every few seconds.
+    said += [f"{key!r}: {sentence}" for key, sentence in swept.refused[:REFUSED_NAMED]]
+    if not swept.complete:
+        said.append("The time was up; the next look goes on.")
+    return " ".join(said)
 
 
 def _fate(status: DagsterRunStatus) -> RunFate:

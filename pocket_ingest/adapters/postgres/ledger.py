@@ -405,8 +405,8 @@ class PostgresLedger:
 
     # -- handing over --------------------------------------------------------------------------
 
-    def pending(self, *, limit: int) -> list[OutboxEntry]:
-        """Jobs that wait for a run and were not handed over yet, oldest first."""
+    def pending(self, *, datasets: Iterable[str] | None = None, limit: int) -> list[OutboxEntry]:
+        """Jobs that wait for a run and were not handed over, oldest first; of these datasets only."""
         with self._database.transaction() as connection:
             rows = connection.execute(
                 "SELECT o.id, o.job_id, o.attempt, o.created_at, u.dataset, u.tenant, "
@@ -415,8 +415,9 @@ class PostgresLedger:
                 "JOIN pocket.uploads u ON u.id = j.upload_id "
                 "WHERE o.dispatched_at IS NULL AND j.state IN ('queued', 'succeeded') "
                 "AND j.attempt = o.attempt "
-                "ORDER BY o.id LIMIT %s",
-                (limit,),
+                "AND (%(datasets)s::text[] IS NULL OR j.dataset = ANY(%(datasets)s)) "
+                "ORDER BY o.id LIMIT %(limit)s",
+                {"datasets": None if datasets is None else list(datasets), "limit": limit},
             )
             return [OutboxEntry(**row) for row in rows]
 

@@ -3,8 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
@@ -41,6 +40,8 @@ class Read:
     account: tuple[int, int, int]
     total: int
     count: int
+    # Where the chunks end: no part of what is read, so it does not count in a comparison.
+    chunk_ends: list[int] = field(compare=False)
 
 
 def read(data: bytes, *, sizes: list[int] | None = None, delimiter=b",", quote=b'"', **limits):
@@ -54,12 +55,13 @@ def read(data: bytes, *, sizes: list[int] | None = None, delimiter=b",", quote=b
 
 
 def collect(reading: CsvReading, limits: ReadingLimits) -> Read:
-    rows, lines, raws, malformed = {}, {}, {}, []
+    rows, lines, raws, malformed, chunk_ends = {}, {}, {}, [], []
     expected = 1
     for chunk in reading:
         assert chunk.first_record == expected
         assert chunk.last_record - chunk.first_record < limits.chunk_records
         expected = chunk.last_record + 1
+        chunk_ends.append(chunk.last_record)
         numbers = chunk.records.tolist()
         met = sorted(numbers + [bad.record for bad in chunk.malformed])
         assert met == list(range(chunk.first_record, chunk.last_record + 1))
@@ -86,6 +88,7 @@ def collect(reading: CsvReading, limits: ReadingLimits) -> Read:
         account=(account.header_lines, account.record_lines, account.blank_lines),
         total=account.total,
         count=reading.records_read,
+        chunk_ends=chunk_ends,
     )
 
 
@@ -172,9 +175,3 @@ def tables(draw, *, min_width: int = 1, max_width: int = 4) -> Table:
         line += counts[-1]
         data += record + end
     return Table(data=data, header=header, rows=rows, lines=lines, line_counts=counts)
-
-
-def grid(count: int) -> Iterator[list[str]]:
-    """Plain rows: a number, a word, a remark."""
-    for number in range(count):
-        yield [str(number), f"word {number}", "x" * (number % 5)]

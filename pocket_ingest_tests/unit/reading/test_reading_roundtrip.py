@@ -85,6 +85,13 @@ def test_any_bytes_read_alike_in_any_pieces(
         max_record_bytes=max_record_bytes,
     )
     assert pieces == whole
+    again = read(
+        data,
+        chunk_bytes=chunk_bytes,
+        chunk_records=chunk_records,
+        max_record_bytes=max_record_bytes,
+    )
+    assert again.chunk_ends == pieces.chunk_ends
     assert whole.total == count_lines(data)
     assert whole.count == len(whole.rows) + len(whole.malformed)
     spans = [(line, len(LINE_END.split(whole.raws[n]))) for n, line in whole.lines.items()]
