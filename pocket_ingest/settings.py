@@ -90,7 +90,7 @@ class Settings(BaseSettings):
         description="Bytes of a file that are read, validated and committed at once.",
     )
     chunk_records: int = Field(
-        default=200_000, ge=1, description="Most records that are committed at once."
+        default=50_000, ge=1, description="Most records that are committed at once."
     )
     max_record_bytes: int = Field(
         default=8 * 2**20, ge=1024, description="A longer record is rejected."

@@ -8,17 +8,21 @@ Not here: which objects are looked for, and when.
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
 from pocket_ingest.core.errors import Code, PermanentError, TransientError
 from pocket_ingest.core.ports import PinnedObject, StoredObject
+
+logger = logging.getLogger(__name__)
 
 BLOCK = 2**20
 
@@ -41,7 +45,7 @@ class LocalStore:
         self._quiet_seconds = quiet_seconds
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield the files below a prefix in key order; links to folders are not followed."""
+        """Yield the files below a prefix in key order; links are not followed."""
         base = self._path(prefix)
         if not base.is_dir():
             return
@@ -99,17 +103,23 @@ class LocalStore:
         return path
 
     def _walk(self, folder: Path) -> Iterator[StoredObject]:
-        # Folders sort with their slash, so that the whole comes in key order.
-        entries = [
-            (e.name + "/" if e.is_dir(follow_symlinks=False) else e.name, e.path)
-            for e in os.scandir(folder)
-        ]
-        for name, path in sorted(entries):
+        """Regular files only: a link could name any file that this process may read."""
+        try:
+            entries = [
+                # Folders sort with their slash, so that the whole comes in key order.
+                (f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name, entry)
+                for entry in os.scandir(folder)
+            ]
+        except PermissionError:
+            # One closed folder must not hide the others.
+            logger.warning("The folder %s may not be read; nothing in it is seen.", folder)
+            return
+        for name, entry in sorted(entries, key=itemgetter(0)):
             if name.endswith("/"):
-                yield from self._walk(Path(path))
-            elif Path(path).is_file():
+                yield from self._walk(Path(entry.path))
+            elif entry.is_file(follow_symlinks=False):
                 try:
-                    yield self._describe(Path(path))
+                    yield self._describe(Path(entry.path))
                 except FileNotFoundError:  # it went away between the listing and the look
                     continue
 
@@ -180,6 +190,12 @@ def _put_in_place(aside: Path, target: BinaryIO, path: Path) -> None:
     os.umask(umask)
     aside.chmod(0o666 & ~umask)
     aside.rename(path)
+    # The name is on the disk before the ledger says that the object is there.
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _is_open_for_writing(path: Path) -> bool:

@@ -24,6 +24,13 @@ HINTS = {
     Kind.TIMESTAMP: (Code.INVALID_TIMESTAMP, "is not a date and time of the declared form"),
 }
 
+# Days, and microseconds, from 1970 to the first and the last of the years 1 to 9999. Outside of
+# them Postgres writes "BC" or a fifth digit, which neither Python nor Arrow reads.
+YEARS = {
+    Kind.DATE: (-719_162, 2_932_896),
+    Kind.TIMESTAMP: (-62_135_596_800_000_000, 253_402_300_799_999_999),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class CastFailure:
@@ -98,21 +105,23 @@ def cast_expression(field: Field) -> pl.Expr:
         case Kind.BOOLEAN:
             word = given.str.to_lowercase()
             return (
-                pl.when(word.is_in([w.casefold() for w in field.column.true]))
+                pl.when(word.is_in([w.lower() for w in field.column.true]))
                 .then(statement=True)
-                .when(word.is_in([w.casefold() for w in field.column.false]))
+                .when(word.is_in([w.lower() for w in field.column.false]))
                 .then(statement=False)
             )
         case Kind.DATE:
             formats = [compile_format(f) for f in field.column.formats] or list(default_dates())
-            return _one_meaning([_date(given, f, field) for f in formats])
+            return _in_our_years(_one_meaning([_date(given, f, field) for f in formats]), field)
         case Kind.TIMESTAMP:
             assert isinstance(field.dtype, pl.Datetime)  # noqa: S101 - the kind says so
             aware = field.dtype.time_zone is not None
             formats = [compile_format(f) for f in field.column.formats] or list(
                 default_timestamps(aware=aware)
             )
-            return _one_meaning([_timestamp(given, f, field) for f in formats])
+            return _in_our_years(
+                _one_meaning([_timestamp(given, f, field) for f in formats]), field
+            )
 
 
 def _given(field: Field) -> pl.Expr:
@@ -221,3 +230,7 @@ def _one_meaning(readings: list[pl.Expr]) -> pl.Expr:
         lambda a, b: a & b, [(reading == value).fill_null(value=True) for reading in readings]
     )
     return pl.when(agree).then(value)
+
+
+def _in_our_years(value: pl.Expr, field: Field) -> pl.Expr:
+    return pl.when(value.to_physical().is_between(*YEARS[field.kind])).then(value)

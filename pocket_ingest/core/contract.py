@@ -30,6 +30,7 @@ from pocket_ingest.core.formats import FormatError, compile_format
 # Postgres cuts identifiers at 63 bytes; the rest leaves room for constraint suffixes.
 MAX_NAME = 48
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
+SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 
 
 class Kind(StrEnum):
@@ -150,6 +151,8 @@ def _choice(dataset: Dataset, kind: type[Any], value: str, name: str) -> Any:
 
 
 def _compile_field(dataset: Dataset, name: str, column: Any, options: Column) -> Field:
+    if name in SYSTEM_COLUMNS:
+        raise _invalid(dataset, f"column {name!r} has a name that Postgres keeps for itself")
     if not IDENTIFIER.match(name) or len(name) > MAX_NAME:
         raise _invalid(
             dataset,
@@ -197,7 +200,7 @@ def _kind(dtype: pl.DataType) -> Kind | None:
         return Kind.DECIMAL
     if isinstance(dtype, pl.Date):
         return Kind.DATE
-    if isinstance(dtype, pl.Datetime):
+    if isinstance(dtype, pl.Datetime) and dtype.time_unit == "us":  # which is what Postgres has
         return Kind.TIMESTAMP
     return None
 

@@ -101,7 +101,8 @@ def _unknown(
         try:
             address = find_address(item.key.removeprefix(INBOX), engine.datasets.values())
         except IngestError as error:
-            sweep.refused.append((item.key, str(error)))
+            shown = item.key if item.key.isprintable() else ascii(item.key)
+            sweep.refused.append((shown, str(error)))
             continue
         addressed.setdefault(address.dataset.name, []).append(item)
         found.append((item, address))

@@ -52,6 +52,13 @@ def find_address(path: str, datasets: Iterable[Dataset]) -> Address:
     Raises:
         PermanentError: no_inbox_match where none or several fit.
     """
+    if not path.isprintable():
+        # A name that is not UTF-8 comes with surrogates, which no database takes.
+        raise PermanentError(
+            Code.NO_INBOX_MATCH,
+            f"The name {ascii(path)} holds characters that cannot be shown or is not UTF-8. "
+            "Rename the file.",
+        )
     found = [
         Address(dataset=dataset, tenant=tenant)
         for dataset in datasets

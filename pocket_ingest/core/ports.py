@@ -245,7 +245,7 @@ class Ledger(Protocol):
         """Ask for a cancel; a job that no one works on ends at once."""
 
     def pending(self, *, datasets: Iterable[str] | None = None, limit: int) -> list[OutboxEntry]:
-        """Jobs that wait for a run and were not handed over, oldest first; of these datasets only.
+        """Jobs of these datasets that wait for a run and were not handed over, oldest first.
 
         Jobs that another trigger has finished meanwhile are among them: their run only reports.
         """

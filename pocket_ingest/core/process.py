@@ -135,7 +135,10 @@ def process_import(
             Code.INTERNAL, f"Unexpected {name}; the worker's log has the traceback."
         )
     except BaseException:
-        engine.ledger.release(claim, reason="the worker was interrupted", dispatch=True)
+        try:
+            engine.ledger.release(claim, reason="the worker was interrupted", dispatch=True)
+        except IngestError as error:  # the lease will run out instead
+            logger.warning("job %s could not be put back: %s", job_id, error)
         raise
     return Processed(job=_end(engine, claim, known), ran=tuple(ran), error=known)
 

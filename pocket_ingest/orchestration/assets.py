@@ -8,6 +8,7 @@ Not here: the stages (core), what is shown of them (metadata.py), which files sh
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from dagster import (
     AssetExecutionContext,
@@ -209,8 +210,9 @@ def _stop(
     if run is None or run.status not in {DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED}:
         return
     for key in keys:
-        job = engine.ledger.job_for_partition(dataset.name, key)
-        engine.ledger.request_cancel(job.id, actor=f"dagster:{context.run.run_id}")
+        with suppress(IngestError):  # what is not cancelled here, `reconcile` cancels
+            job = engine.ledger.job_for_partition(dataset.name, key)
+            engine.ledger.request_cancel(job.id, actor=f"dagster:{context.run.run_id}")
 
 
 def _failure(failed: dict[str, str]) -> Failure:

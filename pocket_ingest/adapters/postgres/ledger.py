@@ -406,7 +406,7 @@ class PostgresLedger:
     # -- handing over --------------------------------------------------------------------------
 
     def pending(self, *, datasets: Iterable[str] | None = None, limit: int) -> list[OutboxEntry]:
-        """Jobs that wait for a run and were not handed over, oldest first; of these datasets only."""
+        """Jobs of these datasets that wait for a run and were not handed over, oldest first."""
         with self._database.transaction() as connection:
             rows = connection.execute(
                 "SELECT o.id, o.job_id, o.attempt, o.created_at, u.dataset, u.tenant, "
