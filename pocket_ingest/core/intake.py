@@ -56,7 +56,7 @@ def find_address(path: str, datasets: Iterable[Dataset]) -> Address:
         # A name that is not UTF-8 comes with surrogates, which no database takes.
         raise PermanentError(
             Code.NO_INBOX_MATCH,
-            f"The name {ascii(path)} holds characters that cannot be shown or is not UTF-8. "
+            f"The name {path!a} holds characters that cannot be shown or is not UTF-8. "
             "Rename the file.",
         )
     found = [

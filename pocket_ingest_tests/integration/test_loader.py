@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pocket_ingest.adapters.postgres.loader import PostgresLoader, _Merge
+from pocket_ingest.adapters.postgres.loader import PostgresLoader
 from pocket_ingest.core.artifacts import DUPLICATES, RECORD
-from pocket_ingest.core.dataset import Column, Dataset, Existing, FromColumn
+from pocket_ingest.core.dataset import Dataset, Existing, FromColumn
 from pocket_ingest.core.errors import Cancelled, Code, PermanentError, TransientError
 from pocket_ingest.core.exporting import export_rows
-from pocket_ingest.core.jobs import Claim, ImportJob, JobState, Outcomes
+from pocket_ingest.core.jobs import Claim, ImportJob, Outcomes
 from pocket_ingest.core.loading import load_accepted
 from pocket_ingest.core.ports import LoadBatch
 from pocket_ingest.core.process import Engine
@@ -32,10 +32,8 @@ from pocket_ingest_tests.examples import (
     ask,
     batch_of,
     begin_loading,
-    claim,
     declare,
     finish,
-    new_upload,
     nullable,
     read_csv_rows,
     register,
@@ -111,7 +109,7 @@ class Sent:
     duplicates: int
     held: Claim | None = None
     loaded: int = 0
-    outcomes: Outcomes = Outcomes()
+    outcomes: Outcomes = field(default_factory=Outcomes)
     over: bool = False
 
 
@@ -305,7 +303,7 @@ EVERY_TYPE = {
     "text": str,
 }
 INSTANTS = st.datetimes(
-    min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30), timezones=st.just(timezone.utc)
+    min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30), timezones=st.just(UTC)
 )
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 
