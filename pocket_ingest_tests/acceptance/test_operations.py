@@ -65,13 +65,20 @@ def test_exactly_the_failed_files_show_as_failed(stack: RunningStack) -> None:
     assert reasons == [{"error_code": "missing_column"}]
 
 
-def test_a_backfill_runs_the_failed_files_again_once_the_cause_is_mended(
+def test_a_backfill_runs_failed_files_again_and_leaves_a_finished_one_alone(
     stack: RunningStack, declared: Path
 ) -> None:
-    failed = stack.partition_status("readings", "loaded")["failed"]
-    assert len(failed) == 2
+    before = stack.partition_status("readings", "loaded")
+    finished = before["materialized"][0]
+    untouched = (
+        "SELECT t.meter, t.xmin::text, t.ctid::text FROM readings t JOIN pocket.uploads u "
+        "ON u.id = t._upload_id WHERE u.partition_key = %s"
+    )
+    row = stack.query(untouched, finished)
+    receipts = stack.query("SELECT count(*) AS n FROM pocket.batch_receipts")[0]["n"]
     declare(declared, aliases=("Value", "Amount"))
-    stack.backfill("readings", failed)
+    stack.backfill("readings", [*before["failed"], finished])
+
     for stage in ("upload", "validated", "loaded", "exports"):
         found = stack.partition_status("readings", stage)
         assert found["failed"] == []
@@ -79,24 +86,24 @@ def test_a_backfill_runs_the_failed_files_again_once_the_cause_is_mended(
     rows = stack.query("SELECT meter, value FROM readings ORDER BY meter")
     assert rows == [{"meter": f"m{n}", "value": n} for n in range(6)]
     attempts = stack.query("SELECT attempt FROM pocket.import_jobs ORDER BY upload_id")
-    assert [row["attempt"] for row in attempts] == [1, 2, 1, 1, 2, 1]
+    assert [found["attempt"] for found in attempts] == [1, 2, 1, 1, 2, 1]
+
+    assert stack.query(untouched, finished) == row
+    now = stack.query("SELECT count(*) AS n FROM pocket.batch_receipts")[0]["n"]
+    assert now == receipts + len(before["failed"])
+    assert "skipped" in labels(stack, "loaded", finished)
+    assert "skipped" not in labels(stack, "loaded", before["failed"][0])
 
 
-def test_a_finished_file_answers_skipped_and_touches_no_data(stack: RunningStack) -> None:
-    table = "SELECT meter, xmin::text, ctid::text FROM readings ORDER BY meter"
-    before = stack.query(table)
-    receipts = stack.query("SELECT count(*) AS n FROM pocket.batch_receipts")
-    key = stack.partition_status("readings", "loaded")["materialized"][0]
-    stack.backfill("readings", [key])
-    assert stack.query(table) == before
-    assert stack.query("SELECT count(*) AS n FROM pocket.batch_receipts") == receipts
+def labels(stack: RunningStack, stage: str, key: str) -> set[str]:
+    """What the newest materialization of a partition tells about."""
     told = stack.graphql(
         "query ($k: AssetKeyInput!, $p: [String!]) {assetNodeOrError(assetKey: $k) {... on "
         "AssetNode {assetMaterializations(partitions: $p, limit: 1) {metadataEntries {label}}}}}",
-        k={"path": ["readings", "loaded"]},
+        k={"path": ["readings", stage]},
         p=[key],
     )["assetNodeOrError"]["assetMaterializations"]
-    assert "skipped" in {entry["label"] for entry in told[0]["metadataEntries"]}
+    return {entry["label"] for entry in told[0]["metadataEntries"]}
 
 
 def big_file() -> bytes:
