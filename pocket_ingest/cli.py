@@ -51,6 +51,7 @@ class Exit(IntEnum):
     USAGE = 2
     REJECTED = 3
     SYSTEM = 4
+    BUSY = 5
 
 
 USAGE_CODES = frozenset(
@@ -95,6 +96,7 @@ def run(
     """Import one file now, in this process.
 
     Exit code 0: every record is in. 1: the file failed. 3: loaded, but records were rejected.
+    5: another worker has the file in hand.
     """
     from pocket_ingest.core.intake import (  # noqa: PLC0415
         choose_tenant,
@@ -209,20 +211,27 @@ def retry_failed(
 
     with _engine() as engine:
         failed = engine.ledger.jobs(dataset=dataset, tenant=tenant, states=RETRYABLE, limit=100_000)
-        retried = [
-            job
-            for job in reversed(failed)
-            if (code is None or job.error_code == code)
-            and engine.ledger.retry(job.id, actor="cli", dispatch=not here)
-        ]
-        if here:
-            retried = [process_import(engine, job.id, worker=worker_name()).job for job in retried]
+        retried = []
+        for job in reversed(failed):
+            wanted = code is None or job.error_code == code
+            if wanted and engine.ledger.retry(job.id, actor="cli"):
+                if here:
+                    job = process_import(engine, job.id, worker=worker_name()).job  # noqa: PLW2901
+                retried.append(job)
         if as_json:
             _print_json([str(job.id) for job in retried])
         else:
             out.print(f"{len(retried)} files are {'done' if here else 'queued again'}.")
         if any(job.state is JobState.FAILED for job in retried if here):
             raise typer.Exit(Exit.FAILED)
+
+
+@app.command()
+def cancel(job: Annotated[str, typer.Argument(help="The job's id.")]) -> None:
+    """Cancel a file's job; what has been committed stays."""
+    with _engine() as engine:
+        found = engine.ledger.request_cancel(_job_id(job), actor="cli")
+        out.print(f"The job is {found.state}" + (" and will stop." if found.is_running else "."))
 
 
 @app.command()
@@ -289,7 +298,7 @@ def _exit_of(job: "ImportJob") -> Exit:
 
     if job.state is JobState.SUCCEEDED:
         return Exit.REJECTED if job.outcomes.rejected else Exit.DONE
-    return Exit.FAILED if job.state in FINISHED else Exit.DONE
+    return Exit.FAILED if job.state in FINISHED else Exit.BUSY
 
 
 def _tell_job(

@@ -22,6 +22,8 @@ class Settings(BaseSettings):
         extra="ignore",
         frozen=True,
         populate_by_name=True,
+        # A value may be a URL with a password.
+        hide_input_in_errors=True,
     )
 
     home: Path = Field(
@@ -106,6 +108,15 @@ class Settings(BaseSettings):
         le=65535,
         description="Port of Dagit; the next free one is taken if it is in use.",
     )
+
+    @field_validator("database_url", mode="after")
+    @classmethod
+    def _postgres(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(
+            ("postgres://", "postgresql://")
+        ):
+            raise ValueError("must begin with postgresql://")
+        return value
 
     @field_validator("datasets", mode="before")
     @classmethod

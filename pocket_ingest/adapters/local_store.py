@@ -25,6 +25,10 @@ from pocket_ingest.core.ports import PinnedObject, StoredObject
 logger = logging.getLogger(__name__)
 
 BLOCK = 2**20
+ASIDE = ".aside-"
+"""How files that are not whole yet are called; no listing shows them."""
+UNCERTAIN = 10
+"""Times the quiet time, where nobody can tell whether a file is still open for writing."""
 
 
 class LocalStore:
@@ -104,24 +108,24 @@ class LocalStore:
 
     def _walk(self, folder: Path) -> Iterator[StoredObject]:
         """Regular files only: a link could name any file that this process may read."""
-        try:
-            entries = [
+        entries: list[tuple[str, os.DirEntry[str]]] = []
+        with _one_of_many(folder):
+            entries += [
                 # Folders sort with their slash, so that the whole comes in key order.
                 (f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name, entry)
                 for entry in os.scandir(folder)
+                if not entry.name.startswith(ASIDE)
             ]
-        except PermissionError:
-            # One closed folder must not hide the others.
-            logger.warning("The folder %s may not be read; nothing in it is seen.", folder)
-            return
         for name, entry in sorted(entries, key=itemgetter(0)):
             if name.endswith("/"):
                 yield from self._walk(Path(entry.path))
-            elif entry.is_file(follow_symlinks=False):
-                try:
-                    yield self._describe(Path(entry.path))
-                except FileNotFoundError:  # it went away between the listing and the look
-                    continue
+                continue
+            found = None
+            with _one_of_many(Path(entry.path)):
+                if entry.is_file(follow_symlinks=False):
+                    found = self._describe(Path(entry.path))
+            if found is not None:
+                yield found
 
     def _describe(self, path: Path) -> StoredObject:
         status = path.stat()
@@ -133,9 +137,13 @@ class LocalStore:
         )
 
     def _is_settled(self, path: Path, status: os.stat_result) -> bool:
-        if abs(time.time() - max(status.st_mtime, status.st_ctime)) < self._quiet_seconds:
+        if self._quiet_seconds == 0:
+            return True
+        quiet = abs(time.time() - max(status.st_mtime, status.st_ctime))
+        if quiet < self._quiet_seconds:
             return False
-        return self._quiet_seconds == 0 or not _is_open_for_writing(path)
+        is_open = _is_open_for_writing(path)
+        return quiet >= UNCERTAIN * self._quiet_seconds if is_open is None else not is_open
 
     def _copy(self, source: BinaryIO, key: str, version: str, under: str) -> PinnedObject:
         """Copy an open file that must be, and stay, in a version."""
@@ -148,8 +156,8 @@ class LocalStore:
                 target.write(block)
             _refuse_changed(key, version, source)
             sha256, size = digest.hexdigest(), target.tell()
-            if not (folder / sha256).exists():
-                _put_in_place(aside, target, folder / sha256)
+            # Over one that may be there: the same name is the same content, unless it was damaged.
+            _put_in_place(aside, target, folder / sha256)
         return PinnedObject(
             key=f"{under}/{sha256}", source_version=version, size_bytes=size, sha256=sha256
         )
@@ -159,7 +167,7 @@ class LocalStore:
 def _aside(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
     """A temporary file in the folder where the finished one will be; gone unless renamed."""
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=".aside-", dir=folder)
+    descriptor, name = tempfile.mkstemp(prefix=ASIDE, dir=folder)
     try:
         with open(descriptor, "wb") as target:  # noqa: PTH123 - a descriptor, not a path
             yield Path(name), target
@@ -198,21 +206,38 @@ def _put_in_place(aside: Path, target: BinaryIO, path: Path) -> None:
         os.close(folder)
 
 
-def _is_open_for_writing(path: Path) -> bool:
-    """Whether some process has the file open for writing, where the system can tell.
+def _is_open_for_writing(path: Path) -> bool | None:
+    """Whether some process has the file open for writing; None where the system does not tell.
 
-    Linux grants a read lease only on a file that nobody has open for writing. Elsewhere, and on
-    file systems without leases, the quiet time alone decides.
+    Linux grants a read lease only on a file that nobody has open for writing, to the file's owner
+    and to root. Elsewhere, for other people's files, and on file systems without leases, a longer
+    quiet time has to do.
     """
     if not hasattr(fcntl, "F_SETLEASE"):
-        return False
+        return None
     try:
         with path.open("rb") as source:
             fcntl.fcntl(source, fcntl.F_SETLEASE, fcntl.F_RDLCK)
             fcntl.fcntl(source, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as error:
-        return error.errno == errno.EAGAIN
+        return True if error.errno == errno.EAGAIN else None
     return False
+
+
+@contextmanager
+def _one_of_many(path: Path) -> Iterator[None]:
+    """One file or folder that is gone or closed must not hide the others."""
+    try:
+        yield
+    except FileNotFoundError:  # it went away between the listing and the look
+        return
+    except PermissionError:
+        logger.warning("%a may not be read; it is not seen.", str(path))
+    except OSError as error:
+        raise TransientError(
+            Code.STORE_UNAVAILABLE,
+            f"The store failed while it was listed ({errno.errorcode.get(error.errno or 0)}).",
+        ) from error
 
 
 @contextmanager

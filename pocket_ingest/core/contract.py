@@ -23,6 +23,7 @@ from pocket_ingest.core.dataset import (
     Fixed,
     FromColumn,
     FromPath,
+    check_tenant,
 )
 from pocket_ingest.core.errors import Code, PermanentError
 from pocket_ingest.core.formats import FormatError, compile_format
@@ -30,7 +31,8 @@ from pocket_ingest.core.formats import FormatError, compile_format
 # Postgres cuts identifiers at 63 bytes; the rest leaves room for constraint suffixes.
 MAX_NAME = 48
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
-SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+# Columns that every table of Postgres has; no table can have another of these names.
+SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
 
 
 class Kind(StrEnum):
@@ -85,7 +87,10 @@ class Contract:
 
     def field(self, name: str) -> Field:
         """The field of that name. Raises KeyError."""
-        return next(f for f in self.fields if f.name == name)
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(name)
 
 
 def compile_contract(dataset: Dataset) -> Contract:
@@ -151,14 +156,14 @@ def _choice(dataset: Dataset, kind: type[Any], value: str, name: str) -> Any:
 
 
 def _compile_field(dataset: Dataset, name: str, column: Any, options: Column) -> Field:
-    if name in SYSTEM_COLUMNS:
-        raise _invalid(dataset, f"column {name!r} has a name that Postgres keeps for itself")
     if not IDENTIFIER.match(name) or len(name) > MAX_NAME:
         raise _invalid(
             dataset,
             f"column {name!r} must be lower-case letters, digits and _ (name the file's header "
             "with Column(aliases=...))",
         )
+    if name in SYSTEM_COLUMNS:
+        raise _invalid(dataset, f"column {name!r} has a name that Postgres keeps for itself")
     if column.unique:
         raise _invalid(
             dataset,
@@ -275,8 +280,11 @@ def _check_tenant(dataset: Dataset, fields: tuple[Field, ...]) -> None:
             raise _invalid(
                 dataset, f"the tenant column {rule.column!r} must be a required text column"
             )
-    if isinstance(rule, Fixed) and not rule.tenant.strip():
-        raise _invalid(dataset, "the fixed tenant is empty")
+    if isinstance(rule, Fixed):
+        try:
+            check_tenant(rule.tenant)
+        except PermanentError as error:
+            raise _invalid(dataset, error.detail.rstrip(".")) from None
 
 
 def _check_aliases(dataset: Dataset, fields: tuple[Field, ...]) -> None:
@@ -297,7 +305,7 @@ def _version(dataset: Dataset, schema: Any) -> str:
     }
     said = {
         "name": dataset.name,
-        "columns": {name: asdict(column) for name, column in sorted(dataset.columns.items())},
+        "columns": {name: asdict(dataset.columns.get(name, Column())) for name in schema.columns},
         "key": list(dataset.key),
         "tenant": repr(dataset.tenant),
         "policies": [
@@ -318,7 +326,11 @@ def _version(dataset: Dataset, schema: Any) -> str:
 
 
 def _sources(model: type[Any]) -> list[str]:
-    """The files in which the model and its bases are written: a check's code is in one of them."""
+    """The files in which the model and its bases are written.
+
+    A check that calls a function of another file may change without the version: what a version
+    guards is a retry in the middle of a load, where the shape of the rows is what matters.
+    """
     sources = []
     for base in model.__mro__:
         if base.__module__.partition(".")[0] in {"builtins", "pandera", "typing"}:

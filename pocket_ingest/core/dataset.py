@@ -10,6 +10,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pocket_ingest.core.errors import Code, PermanentError
+
 if TYPE_CHECKING:
     from pocket_ingest.core.contract import Contract
 
@@ -54,6 +56,19 @@ class Fixed:
 
 
 TenantRule = FromPath | FromColumn | Fixed
+
+MAX_TENANT = 100
+
+
+def check_tenant(tenant: str) -> str:
+    """Accept a tenant's name, or raise PermanentError(invalid_tenant)."""
+    bad = not tenant.strip() or len(tenant) > MAX_TENANT or not tenant.isprintable()
+    if bad or "/" in tenant or tenant in {".", ".."}:
+        raise PermanentError(
+            Code.INVALID_TENANT,
+            f"A tenant's name is 1 to {MAX_TENANT} printable characters without a slash.",
+        )
+    return tenant
 
 
 @dataclass(frozen=True, kw_only=True)

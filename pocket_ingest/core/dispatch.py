@@ -88,6 +88,8 @@ def _stretches(
     for key in sorted(by_key, key=lambda k: position[k]):
         entry = by_key[key]
         full = len(run) >= max_files or size + entry.size_bytes > max_bytes
+        # A file that a worker died of is tried alone, not in the company of others again.
+        full = full or bool(entry.losses or (run and run[-1].losses))
         if run and (position[key] != last + 1 or full):
             plans.append(RunPlan(dataset=dataset, entries=tuple(run)))
             run, size = [], 0
@@ -138,9 +140,16 @@ def judge(
     return repairs
 
 
-def dead_runs(repairs: Iterable[Repair], fates: Mapping[str, RunFate]) -> set[str]:
-    """Runs that the orchestrator believes in, though their worker has fallen silent."""
-    return {
+def dead_runs(
+    jobs: Iterable[Unfinished], repairs: Iterable[Repair], fates: Mapping[str, RunFate]
+) -> set[str]:
+    """Runs that the orchestrator believes in, though their worker has fallen silent.
+
+    A run of which another job has a lease that holds is alive: one that could not be ended while
+    the database was away proves nothing.
+    """
+    alive = {job.run_id for job in jobs if job.state in RUNNING and job.silent_seconds <= 0}
+    silent = {
         repair.job.run_id
         for repair in repairs
         if repair.job.run_id
@@ -148,6 +157,7 @@ def dead_runs(repairs: Iterable[Repair], fates: Mapping[str, RunFate]) -> set[st
         and repair.job.silent_seconds > 0
         and fates.get(repair.job.run_id) is RunFate.ALIVE
     }
+    return silent - alive
 
 
 def _what_is_wrong(job: Unfinished, fate: RunFate, grace_seconds: float) -> str | None:

@@ -71,10 +71,12 @@ class Code(StrEnum):
     INVALID_TENANT = "invalid_tenant"
     UNKNOWN_JOB = "unknown_job"
     NO_INBOX_MATCH = "no_inbox_match"
+    CONTRACT_CHANGED = "contract_changed"
     TABLE_DIFFERS = "table_differs"
     DATABASE_UNAVAILABLE = "database_unavailable"
     DATABASE_REFUSED = "database_refused"
     STORE_UNAVAILABLE = "store_unavailable"
+    TENANT_BUSY = "tenant_busy"
     LEASE_LOST = "lease_lost"
     WORKER_LOST = "worker_lost"
     CANCELLED = "cancelled"
@@ -205,6 +207,10 @@ CATALOGUE: dict[Code, Explanation] = {
         "A file in the inbox fits no dataset's pattern, or several.",
         "Move it to where a dataset looks for it.",
     ),
+    Code.CONTRACT_CHANGED: _system(
+        "The contract changed when a part of the file was in the table already.",
+        "Restore the contract for this file, or send the file under another name.",
+    ),
     Code.TABLE_DIFFERS: _system(
         "The dataset's table is not what its contract says.",
         "Change the table to fit, or rename the dataset.",
@@ -218,6 +224,10 @@ CATALOGUE: dict[Code, Explanation] = {
     ),
     Code.STORE_UNAVAILABLE: _system(
         "The store of files failed.", "It is tried again; check disk and mount."
+    ),
+    Code.TENANT_BUSY: _system(
+        "Another transaction on the same dataset and tenant did not end in time.",
+        "It is tried again; look for a worker that hangs.",
     ),
     Code.LEASE_LOST: _system(
         "Another worker took the job over.", "Nothing; the other one finishes it."

@@ -43,14 +43,17 @@ def match_header(names: tuple[str, ...], contract: Contract) -> HeaderMatch:
     positions: dict[str, int] = {}
     seen: dict[str, int] = {}
     extra: list[str] = []
+    _refuse_missing(names, meaning, contract)
     for position, name in enumerate(names):
         field = meaning.get(fold(name))
         earlier = positions.get(field) if field else seen.get(name.strip())
         if earlier is not None and name.strip():
+            # A name that the contract does not know may be a cell: some files have no header.
+            what = f"both mean {field!r}" if field else "have the same name"
             raise PermanentError(
                 Code.DUPLICATE_HEADER,
-                f"Columns {earlier + 1} ({names[earlier]!r}) and {position + 1} ({name!r}) of the "
-                f"header are both {field or name.strip()!r}. Rename or remove one of them.",
+                f"Columns {earlier + 1} and {position + 1} of the header {what}. Rename or remove "
+                "one of them.",
             )
         if field:
             positions[field] = position
@@ -58,7 +61,17 @@ def match_header(names: tuple[str, ...], contract: Contract) -> HeaderMatch:
             extra.append(name)
             seen[name.strip()] = position
     absent = [f for f in contract.fields if f.name not in positions]
-    missing = [f.name for f in absent if f.required]
+    return HeaderMatch(
+        positions=positions,
+        extra=tuple(extra),
+        absent=tuple(f.name for f in absent),
+        reordered=list(positions) != [f.name for f in contract.fields if f.name in positions],
+    )
+
+
+def _refuse_missing(names: tuple[str, ...], meaning: Mapping[str, str], contract: Contract) -> None:
+    found = {meaning.get(fold(name)) for name in names}
+    missing = [f.name for f in contract.fields if f.required and f.name not in found]
     if missing:
         raise PermanentError(
             Code.MISSING_COLUMN,
@@ -66,9 +79,3 @@ def match_header(names: tuple[str, ...], contract: Contract) -> HeaderMatch:
             f"{len(names)} columns. Add the column, or an alias to the contract if it only has "
             "another name now.",
         )
-    return HeaderMatch(
-        positions=positions,
-        extra=tuple(extra),
-        absent=tuple(f.name for f in absent),
-        reordered=list(positions) != [f.name for f in contract.fields if f.name in positions],
-    )

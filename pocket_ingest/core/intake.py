@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pocket_ingest.core.dataset import Dataset, Fixed, FromColumn, FromPath
+from pocket_ingest.core.dataset import Dataset, Fixed, FromColumn, FromPath, check_tenant
 from pocket_ingest.core.errors import Code, PermanentError
 from pocket_ingest.core.jobs import RETRYABLE, ImportJob
 from pocket_ingest.core.ports import Ledger, NewUpload, Store, StoredObject
 
 INBOX = "inbox/"
 MAX_SLUG = 60
-MAX_TENANT = 100
+MAX_PATH = 2_000
 
 # Names under which programs write a file before they give it its own.
 UNFINISHED = (".part", ".partial", ".tmp", ".crdownload", ".filepart", ".swp", "~")
@@ -52,6 +52,11 @@ def find_address(path: str, datasets: Iterable[Dataset]) -> Address:
     Raises:
         PermanentError: no_inbox_match where none or several fit.
     """
+    if len(path.encode(errors="replace")) > MAX_PATH:
+        # A B-tree's entry holds some 2,700 bytes, and the ledger looks objects up by their keys.
+        raise PermanentError(
+            Code.NO_INBOX_MATCH, f"The path is longer than {MAX_PATH} bytes. Give it a shorter one."
+        )
     if not path.isprintable():
         # A name that is not UTF-8 comes with surrogates, which no database takes.
         raise PermanentError(
@@ -77,17 +82,6 @@ def find_address(path: str, datasets: Iterable[Dataset]) -> Address:
         Code.NO_INBOX_MATCH,
         f"The inbox patterns of {names} all fit {path!r}. Make one of them more exact.",
     )
-
-
-def check_tenant(tenant: str) -> str:
-    """Accept a tenant's name, or raise PermanentError(invalid_tenant)."""
-    bad = not tenant.strip() or len(tenant) > MAX_TENANT or not tenant.isprintable()
-    if bad or "/" in tenant or tenant in {".", ".."}:
-        raise PermanentError(
-            Code.INVALID_TENANT,
-            f"A tenant's name is 1 to {MAX_TENANT} printable characters without a slash.",
-        )
-    return tenant
 
 
 def take_in(
@@ -138,6 +132,12 @@ def take_in_file(
         PermanentError: upload_changed or upload_missing.
     """
     check_tenant(tenant)
+    if not path.name.isprintable():
+        raise PermanentError(
+            Code.UPLOAD_MISSING,
+            f"The file name {path.name!a} holds characters that cannot be shown or is not UTF-8. "
+            "Rename the file.",
+        )
     return _register(
         ledger,
         NewUpload(
@@ -160,7 +160,7 @@ def _register(ledger: Ledger, new: NewUpload) -> Intake:
     job = registered.job
     if not registered.is_new and job.state in RETRYABLE:
         # Sending a failed file once more asks for another try; there is nothing new to pin.
-        ledger.retry(job.id, actor="intake", dispatch=True)
+        ledger.retry(job.id, actor="intake")
         job = ledger.job(job.id)
     return Intake(job=job, is_new=registered.is_new)
 

@@ -167,6 +167,11 @@ class ImportJob:
     report: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def is_running(self) -> bool:
+        """Whether a worker has it in hand."""
+        return self.state in RUNNING
+
+    @property
     def sentence(self) -> str:
         """What became of the file, in one line, without a cell of it."""
         if self.state is JobState.FAILED:
@@ -210,4 +215,5 @@ class OutboxEntry:
     file_name: str
     size_bytes: int
     attempt: int
+    losses: int
     created_at: datetime

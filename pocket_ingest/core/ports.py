@@ -194,8 +194,10 @@ class Ledger(Protocol):
     ) -> Claim | None:
         """Take a queued job by one conditional UPDATE; None if it is not there to be taken.
 
-        A failed or quarantined job is not taken: ``retry`` queues it first. A job that was
-        validated under another contract and has loaded nothing yet will be validated again.
+        A running job whose lease is over counts as queued. With a ``run_id`` the orchestrator has
+        the job, so it is not asked for another run. A failed or quarantined job is not taken:
+        ``retry`` queues it first. A job that was validated under another contract and has loaded
+        nothing yet will be validated again.
         """
 
     def renew(self, claim: Claim, *, lease_seconds: float) -> bool:
@@ -238,8 +240,8 @@ class Ledger(Protocol):
         the lease was lost.
         """
 
-    def retry(self, job_id: UUID, *, actor: str, dispatch: bool) -> bool:
-        """Queue a failed or quarantined job again; with ``dispatch``, ask for a run as well."""
+    def retry(self, job_id: UUID, *, actor: str) -> bool:
+        """Queue a failed or quarantined job again and ask for a run; False if it is neither."""
 
     def request_cancel(self, job_id: UUID, *, actor: str) -> ImportJob:
         """Ask for a cancel; a job that no one works on ends at once."""
@@ -247,7 +249,7 @@ class Ledger(Protocol):
     def pending(self, *, datasets: Iterable[str] | None = None, limit: int) -> list[OutboxEntry]:
         """Jobs of these datasets that wait for a run and were not handed over, oldest first.
 
-        Jobs that another trigger has finished meanwhile are among them: their run only reports.
+        Jobs that another trigger has ended meanwhile are among them: their run only reports.
         """
 
     def mark_dispatched(self, run_keys: Mapping[int, str]) -> None:

@@ -116,8 +116,13 @@ def process_import(
 
     def note(stage: Stage, job: ImportJob) -> None:
         ran.append(stage)
-        if on_stage is not None:
+        if on_stage is None:
+            return
+        try:
             on_stage(stage, job)
+        except Exception as error:  # noqa: BLE001 - telling about a stage must not undo it
+            # The orchestrator's own storage may be away.
+            logger.warning("job %s: %s was not reported: %s", job_id, stage, type(error).__name__)
 
     try:
         with _renewed_lease(engine, claim):
@@ -153,15 +158,16 @@ def _run_stages(
     """The stages that have not committed yet, in order, and the last transition."""
     if isinstance(contract, PermanentError):
         raise contract
-    job = engine.ledger.job(claim.job_id)
+    retrying = _retrying(engine)
+    job = retrying(engine.ledger.job, claim.job_id)
     for stage in STAGES[: STAGES.index(through) + 1]:
         if stage not in job.stages_done:
-            job = _with_retries(engine, claim, stage, job)
+            job = retrying(RUNNERS[stage], engine, claim, job)
             note(stage, job)
     if through is STAGES[-1]:
-        return engine.ledger.succeed(claim)
-    engine.ledger.release(claim, reason=f"{through} is done", dispatch=False)
-    return engine.ledger.job(claim.job_id)
+        return retrying(engine.ledger.succeed, claim)
+    retrying(engine.ledger.release, claim, reason=f"{through} is done", dispatch=False)
+    return retrying(engine.ledger.job, claim.job_id)
 
 
 def _end(engine: Engine, claim: Claim, error: IngestError) -> ImportJob:
@@ -180,15 +186,14 @@ def _contract_of(engine: Engine, job: ImportJob) -> Contract | PermanentError:
         return error
 
 
-def _with_retries(engine: Engine, claim: Claim, stage: Stage, job: ImportJob) -> ImportJob:
-    """Run a stage; transient errors are tried again with exponential backoff and full jitter."""
-    retrying = Retrying(
+def _retrying(engine: Engine) -> Retrying:
+    """Calls what it is given; transient errors again, with exponential backoff and full jitter."""
+    return Retrying(
         retry=retry_if_exception(_is_worth_another_try),
         stop=stop_after_attempt(engine.transient_tries),
         wait=wait_random_exponential(multiplier=0.5, max=20),
         reraise=True,
     )
-    return retrying(RUNNERS[stage], engine, claim, job)
 
 
 def _is_worth_another_try(error: BaseException) -> bool:
@@ -261,6 +266,14 @@ def _load(engine: Engine, claim: Claim, job: ImportJob) -> ImportJob:
     """Stage ``loaded``: every batch that has no receipt yet."""
     engine.ledger.enter(claim, JobState.LOADING)
     contract = find_dataset(job.upload.dataset, engine.datasets).contract
+    done = engine.loader.receipts(job.id)
+    if done and job.contract_version != contract.version:
+        raise PermanentError(
+            Code.CONTRACT_CHANGED,
+            f"The contract of {contract.name!r} is no longer the one ({job.contract_version}) "
+            f"under which {len(done)} batches of this file were loaded. Restore that one and run "
+            "the file again, or send the file under another name.",
+        )
     engine.loader.prepare(contract)
     losers = job.artifacts.get(DUPLICATES)
     with engine.store.open(job.artifacts[ACCEPTED]) as accepted:
@@ -269,7 +282,7 @@ def _load(engine: Engine, claim: Claim, job: ImportJob) -> ImportJob:
             load_accepted(
                 accepted,
                 duplicates,
-                done=engine.loader.receipts(job.id),
+                done=done,
                 load=lambda batch: engine.loader.load(claim, contract, job, batch),
                 check=lambda: engine.ledger.check(claim),
             )
@@ -289,6 +302,7 @@ def _export(engine: Engine, claim: Claim, job: ImportJob) -> ImportJob:
             folder=folder,
             write_csv=lambda target: engine.loader.export_csv(contract, job, target),
             check=lambda: engine.ledger.check(claim),
+            max_record_bytes=engine.limits.max_record_bytes,
         )
         engine.ledger.check(claim)
         keys = publish(engine.store, job, claim, exported.files)

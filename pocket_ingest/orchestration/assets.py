@@ -7,6 +7,8 @@ Not here: the stages (core), what is shown of them (metadata.py), which files sh
 """
 
 import logging
+import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -36,6 +38,10 @@ from pocket_ingest.orchestration.resources import EngineResource
 from pocket_ingest.wiring import worker_name
 
 logger = logging.getLogger(__name__)
+
+RUN_KEY_TAG = "dagster/run_key"
+MAX_RUNTIME_TAG = "dagster/max_runtime"
+STOPPED = frozenset({DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED})
 
 KINDS = {
     Stage.UPLOAD: {"file"},
@@ -117,10 +123,11 @@ def import_partitions(
             raise Failure("The run was stopped.", allow_retries=False) from None
         except IngestError as error:
             sentence = str(error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # One file's surprise must not cost the run's other files theirs. The text of a foreign
             # exception may quote a cell: it goes to the process's own log, not to the event log.
-            logger.exception("partition %s met an unexpected error", key)
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            logger.error("%s met an unexpected %s\n%s", key, type(error).__name__, frames)  # noqa: TRY400
             sentence = f"internal: unexpected {type(error).__name__}; see the run's stderr."
         if sentence:
             context.log.error(f"{key}: {sentence}")
@@ -138,27 +145,36 @@ def _import_partition(
     """One file; returns the sentence that says why it failed, if it did."""
     job = engine.ledger.job_for_partition(dataset.name, key)
     context.log.info(f"{key}: {job.upload.file_name!r} of {job.upload.tenant!r}, job {job.id}")
-    if job.state in RETRYABLE:
-        engine.ledger.retry(job.id, actor=f"dagster:{context.run.run_id}", dispatch=False)
+    # A person who runs a failed file means another try. A run of `dispatch` only reports it: it
+    # failed in other hands after it had been handed over.
+    if job.state in RETRYABLE and RUN_KEY_TAG not in context.run.tags:
+        engine.ledger.retry(job.id, actor=f"dagster:{context.run.run_id}")
+    reported: set[Stage] = set()
+
+    def report(stage: Stage, job: ImportJob) -> None:
+        _report(context, engine, dataset, stage, job)
+        reported.add(stage)
+
     done = process_import(
         engine,
         job.id,
         worker=worker_name(),
         run_id=context.run.run_id,
         through=wanted[-1],
-        on_stage=lambda stage, job: _report(context, engine, dataset, stage, job),
+        on_stage=report,
     )
-    if done.error is not None:
+    for stage in wanted:
+        # What was committed before this run, by one that died or by another trigger, is shown too.
+        if stage in done.job.stages_done and stage not in reported:
+            skipped = stage not in done.ran
+            _report(context, engine, dataset, stage, done.job, skipped=skipped)
+    if done.job.state is JobState.FAILED:
         _report_failure(context, engine, dataset, done.job)
-        return str(done.error)
+        return done.job.sentence
     if done.job.state is JobState.CANCELLED:
         return "The job was cancelled."
     said = f"skipped, {done.skipped}" if done.skipped else done.job.sentence
     context.log.info(f"{key}: {said}")
-    # What was committed before this run (by a run that died, or another trigger) is shown as well.
-    for stage in wanted:
-        if stage in done.job.stages_done and stage not in done.ran:
-            _report(context, engine, dataset, stage, done.job, skipped=True)
     return None
 
 
@@ -203,11 +219,14 @@ def _stop(
 ) -> None:
     """After an interrupt: cancel the files that were not finished, if a person stopped the run.
 
-    A machine that shuts down interrupts as well. Then the jobs stay queued and `reconcile` finds
-    them a new run.
+    A machine that shuts down interrupts as well, and so does run monitoring when a run has had its
+    time. Then the jobs stay queued and `reconcile` finds them a new run.
     """
-    run = context.instance.get_run_by_id(context.run.run_id)
-    if run is None or run.status not in {DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED}:
+    record = context.instance.get_run_record_by_id(context.run.run_id)
+    if record is None or record.dagster_run.status not in STOPPED:
+        return
+    longest = float(context.run.tags.get(MAX_RUNTIME_TAG, "inf"))
+    if record.start_time is not None and time.time() - record.start_time >= longest:
         return
     for key in keys:
         with suppress(IngestError):  # what is not cancelled here, `reconcile` cancels

@@ -8,6 +8,7 @@ with the old cursor. What they write is idempotent, and what they ask for has a 
 """
 
 import json
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from dagster import (
@@ -63,6 +64,7 @@ def build_sensors(
 
 def _build_inbox(settings: Settings) -> SensorDefinition:
     """Files into the ledger."""
+    sweeping = threading.Lock()
 
     @sensor(
         minimum_interval_seconds=settings.inbox_interval_seconds,
@@ -71,7 +73,14 @@ def _build_inbox(settings: Settings) -> SensorDefinition:
         "and gets its job.",
     )
     def inbox(context: SensorEvaluationContext, engine: EngineResource) -> SkipReason:
-        swept = sweep_inbox(engine.engine(), budget_seconds=TICK_BUDGET_SECONDS)
+        # A tick that was cut off goes on in its thread, copying a large file; the next one must
+        # not start to copy it as well.
+        if not sweeping.acquire(blocking=False):
+            return SkipReason("The last look is still busy with a large file.")
+        try:
+            swept = sweep_inbox(engine.engine(), budget_seconds=TICK_BUDGET_SECONDS)
+        finally:
+            sweeping.release()
         for job in swept.taken:
             context.log.info(f"Took in {job.upload.source_key!r} as {job.upload.partition_key}.")
         for job in swept.recognised:
@@ -144,7 +153,7 @@ def _build_reconcile(settings: Settings) -> SensorDefinition:
                 ledger.request_cancel(repair.job.job_id, actor="reconcile")
             state = ledger.requeue(repair.job, reason=repair.reason, max_losses=settings.max_losses)
             context.log.info(f"Job {repair.job.job_id}: {repair.reason}; now {state}.")
-        for run_id in dead_runs(repairs, fates):
+        for run_id in dead_runs(jobs, repairs, fates):
             # Where the code server died as well, nobody else would ever end this run, and the
             # files that wait in it would wait for ever.
             run = context.instance.get_run_by_id(run_id)

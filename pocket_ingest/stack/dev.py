@@ -44,6 +44,7 @@ from pocket_ingest.stack.progress import describe_job, print_lines, summary_tabl
 from pocket_ingest.wiring import build_engine
 
 POLL_SECONDS = 1.0
+OVERLAP = 100
 WEBSERVER_START_SECONDS = 180.0
 # Longer than a lease and two rounds of the sensors: what has not moved by then will not.
 STUCK_SECONDS = 300.0
@@ -111,6 +112,8 @@ class _Stack:
     engine: Engine
     console: Console
     told: set[str] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
+    first_event: int = 0
 
     def serve(self, stop: threading.Event, *, once: bool) -> int:
         """Run webserver and daemon until told to stop, or until the inbox is done with."""
@@ -119,7 +122,7 @@ class _Stack:
         port = _free_port(self.settings.webserver_host, self.settings.webserver_port)
         services = self._services(environment, port)
         address = f"http://{self.settings.webserver_host}:{port}"
-        last_event = self.engine.ledger.last_event()
+        self.first_event = last_event = self.engine.ledger.last_event()
         self._tell_what_is_known()
         try:
             for service in services:
@@ -237,8 +240,12 @@ class _Stack:
         return True
 
     def _tell_events(self, after: int) -> int:
-        for event in self.engine.ledger.events(after=after, limit=500):
-            after = event.id
+        # Transactions commit in another order than they took ids, so some are looked at again.
+        for event in self.engine.ledger.events(after=max(after - OVERLAP, 0), limit=500):
+            if event.id in self.seen or event.id <= self.first_event:
+                continue
+            self.seen = {number for number in self.seen if number > after - OVERLAP} | {event.id}
+            after = max(after, event.id)
             if event.event == "registered":
                 job = self.engine.ledger.job(event.job_id)
                 name = f"{job.upload.dataset}/{job.upload.tenant}/{job.upload.file_name}"

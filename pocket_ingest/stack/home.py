@@ -41,7 +41,11 @@ def prepare_home(settings: Settings) -> None:
     for folder in (dagster_home(settings), settings.home / "logs", settings.files_root / "inbox"):
         folder.mkdir(parents=True, exist_ok=True)
     for name in DAGSTER_FILES:
-        (dagster_home(settings) / name).write_text(_shipped(name), encoding="utf-8")
+        text = _shipped(name).replace(
+            f"max_runtime_seconds: {Settings.model_fields['max_runtime_seconds'].default}",
+            f"max_runtime_seconds: {settings.max_runtime_seconds}",
+        )
+        (dagster_home(settings) / name).write_text(text, encoding="utf-8")
 
 
 @contextmanager

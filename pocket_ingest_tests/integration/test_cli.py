@@ -152,9 +152,7 @@ def test_migrate_and_env_prepare_dagster_s_own_commands(shell: Shell, folder: Pa
     assert shell("migrate")[0] == 0
     code, out, _ = shell("env")
     assert code == 0
-    variables = dict(
-        line.removeprefix("export ").partition("=")[::2] for line in out.splitlines()
-    )
+    variables = dict(line.removeprefix("export ").partition("=")[::2] for line in out.splitlines())
     assert "postgresql+psycopg2://" in variables["POCKET_DAGSTER_DATABASE_URL"]
     home = Path(variables["DAGSTER_HOME"].strip("'"))
     assert (home / "dagster.yaml").exists()

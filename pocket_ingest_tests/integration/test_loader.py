@@ -13,10 +13,12 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 import polars as pl
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pocket_ingest.adapters.postgres.ledger import lock_tenant
 from pocket_ingest.adapters.postgres.loader import PostgresLoader
 from pocket_ingest.core.artifacts import DUPLICATES, RECORD
 from pocket_ingest.core.dataset import Dataset, Existing, FromColumn
@@ -191,7 +193,7 @@ def test_any_order_of_batches_ends_as_the_model_says(
             upload.over = True
         elif what == "f":
             engine.ledger.fail(upload.held, code="internal", summary="as planned")
-            assert engine.ledger.retry(upload.job.id, actor="test", dispatch=True)
+            assert engine.ledger.retry(upload.job.id, actor="test")
             upload.held = None
         elif what == "k" and upload.loaded < len(upload.batches):
             dying = PostgresLoader(Dying(engine.ledger._database), schema="public")
@@ -373,6 +375,7 @@ def test_every_type_comes_back_as_it_was(
         folder=tmp_path,
         write_csv=lambda target: engine.loader.export_csv(contract, job, target),
         check=lambda: None,
+        max_record_bytes=2 * 2**20,
     )
     frame = pl.read_parquet(exported.files["export.parquet"])
     assert exported.rows == len(rows)
@@ -400,6 +403,7 @@ def test_cells_of_a_megabyte(make_engine, database_url: str, tmp_path: Path) -> 
         folder=tmp_path,
         write_csv=lambda target: engine.loader.export_csv(dataset.contract, job, target),
         check=lambda: None,
+        max_record_bytes=2 * 2**20,
     )
     frame = pl.read_parquet(exported.files["export.parquet"])
     assert frame["value"].to_list() == [row["value"] for row in rows]
@@ -527,7 +531,7 @@ def test_a_claim_that_was_lost_loads_nothing(make_engine, database_url: str) -> 
     assert engine.loader.load(new, dataset.contract, job, batch) == Outcomes(created=1)
 
 
-@pytest.mark.parametrize("event", ["lost", "cancelled"])
+@pytest.mark.parametrize("event", ["lost", "taken over", "cancelled"])
 def test_what_happens_while_a_batch_is_being_written_undoes_it(
     make_engine, database_url: str, event: str
 ) -> None:
@@ -538,22 +542,17 @@ def test_what_happens_while_a_batch_is_being_written_undoes_it(
     job = register(engine)
     held = begin_loading(engine, job, records=1)
 
-    class Slow(PostgresLoader):
-        def prepare_to_write(self) -> None:
-            if event == "cancelled":
-                engine.ledger.request_cancel(job.id, actor="somebody")
-            else:
-                (stalled,) = engine.ledger.unfinished(limit=10)
-                engine.ledger.requeue(stalled, reason="it fell silent", max_losses=3)
-
-    class Between(Dying):
-        @contextmanager
-        def transaction(self, **said: Any) -> Iterator[Any]:
-            with self._database.transaction(**said) as connection:
-                yield Interrupted(connection)
+    def happen() -> None:
+        if event == "cancelled":
+            engine.ledger.request_cancel(job.id, actor="somebody")
+            return
+        (stalled,) = engine.ledger.unfinished(limit=10)
+        engine.ledger.requeue(stalled, reason="it fell silent", max_losses=3)
+        if event == "taken over":
+            begin_loading(engine, job, records=1, worker="other")
 
     class Interrupted:
-        """A connection on which the event comes with the first receipt."""
+        """A connection on which the event comes just before the first receipt."""
 
         def __init__(self, connection: Any) -> None:
             self._connection = connection
@@ -563,10 +562,16 @@ def test_what_happens_while_a_batch_is_being_written_undoes_it(
 
         def execute(self, query: Any, *values: Any) -> Any:
             if "batch_receipts" in str(query):
-                slow.prepare_to_write()
+                happen()
             return self._connection.execute(query, *values)
 
-    slow = Slow(Between(engine.ledger._database), schema="public")
+    class Between(Dying):
+        @contextmanager
+        def transaction(self, **said: Any) -> Iterator[Any]:
+            with self._database.transaction(**said) as connection:
+                yield Interrupted(connection)
+
+    slow = PostgresLoader(Between(engine.ledger._database), schema="public")
     batch = batch_of(dataset.contract, [{"id": "1", "value": "x"}])
     with pytest.raises(Cancelled if event == "cancelled" else TransientError):
         slow.load(held, dataset.contract, job, batch)
@@ -615,6 +620,35 @@ def test_parallel_loaders_of_one_tenant_neither_deadlock_nor_lose(
     assert sum(o.created for o in ended) == len(keys)
     assert [o.total for o in ended] == [len(keys)] * len(jobs)
     assert ended[3].stale == 0
+
+
+def test_batches_of_a_tenant_wait_for_each_other_and_for_nobody_else(
+    make_engine, database_url: str
+) -> None:
+    dataset = simple()
+    engine = make_engine([dataset])
+    engine.loader.prepare(dataset.contract)
+    jobs = {tenant: register(engine, tenant=tenant) for tenant in ("acme", "umbrella")}
+    claims = {tenant: begin_loading(engine, job, records=1) for tenant, job in jobs.items()}
+    batch = batch_of(dataset.contract, [{"id": "1", "value": "x"}])
+    done = threading.Event()
+
+    def load(tenant: str) -> None:
+        engine.loader.load(claims[tenant], dataset.contract, jobs[tenant], batch)
+
+    def load_and_say() -> None:
+        load("acme")
+        done.set()
+
+    with psycopg.connect(database_url) as other:
+        lock_tenant(other, "load", "things", "acme")  # type: ignore[arg-type]
+        thread = threading.Thread(target=load_and_say)
+        thread.start()
+        load("umbrella")
+        assert not done.wait(0.2)
+        other.commit()
+    thread.join()
+    assert done.is_set()
 
 
 # -- tenants -----------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def test_a_retry_has_another_run_key(
     tick(defs, instance, "dispatch", cursor=first.cursor)
     (job,) = engine.ledger.jobs()
     assert job.state is JobState.FAILED
-    engine.ledger.retry(job.id, actor="test", dispatch=True)
+    engine.ledger.retry(job.id, actor="test")
     (second,) = dispatch(defs, instance, cursor="{}").run_requests
     assert second.partition_key == request.partition_key
     assert second.run_key != request.run_key

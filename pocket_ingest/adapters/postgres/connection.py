@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 from sqlalchemy.engine import make_url
@@ -19,16 +19,20 @@ from pocket_ingest.core.errors import Code, PermanentError, TransientError
 
 Connection = psycopg.Connection[dict[str, Any]]
 
-TRANSIENT = (
-    psycopg.OperationalError,  # connection lost, server starting or shutting down, lock timeout
-    psycopg.InterfaceError,  # the connection is closed on our side
-    errors.DeadlockDetected,
-    errors.SerializationFailure,
-    errors.LockNotAvailable,
-    errors.DiskFull,
-    errors.TooManyConnections,
-    PoolTimeout,
-)
+# SQLSTATE classes that another try may pass: connection, rollback (deadlock, serialisation),
+# resources, object state (lock), intervention (shutdown, cancel), system; and the session timeouts.
+TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
+TRANSIENT_STATES = frozenset({"25P03", "25P04"})
+# A worker that froze, or whose host is gone, must not keep its locks for the two hours that TCP
+# waits by default.
+CONNECTION_OPTIONS = {
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 6,
+    "tcp_user_timeout": 120_000,
+    "options": "-c idle_in_transaction_session_timeout=300000",
+}
 
 
 def driver_url(url: str, driver: str) -> str:
@@ -61,7 +65,11 @@ class Database:
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             url.replace("postgres://", "postgresql://", 1),
             connection_class=psycopg.Connection[dict[str, Any]],
-            kwargs={"row_factory": dict_row, "application_name": application},
+            kwargs={
+                "row_factory": dict_row,
+                "application_name": application,
+                **_options(url),
+            },
             min_size=0,
             max_size=8,
             max_idle=30,
@@ -107,15 +115,32 @@ def translated() -> Iterator[None]:
     """Give database errors their meaning. A server's message may quote values, so none is kept."""
     try:
         yield
-    except TRANSIENT as error:
-        raise TransientError(
-            Code.DATABASE_UNAVAILABLE,
-            f"The database did not answer as it should ({_name(error)}). It is tried again.",
-        ) from error
-    except psycopg.Error as error:
+    except (psycopg.Error, PoolTimeout) as error:
+        if _is_transient(error):
+            raise TransientError(
+                Code.DATABASE_UNAVAILABLE,
+                f"The database did not answer as it should ({_name(error)}). It is tried again.",
+            ) from error
         raise PermanentError(
             Code.DATABASE_REFUSED, f"The database refused a statement ({_name(error)})."
         ) from error
+
+
+def _is_transient(error: Exception) -> bool:
+    """By the server's own word; without one, the connection did not stand."""
+    state = getattr(error, "sqlstate", None)
+    if state is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return state[:2] in TRANSIENT_CLASSES or state in TRANSIENT_STATES
+
+
+def _options(url: str) -> dict[str, Any]:
+    """Connection options, below those that the URL itself sets."""
+    given = conninfo_to_dict(url.replace("postgres://", "postgresql://", 1))
+    chosen = {name: value for name, value in CONNECTION_OPTIONS.items() if name not in given}
+    if "options" in given:
+        chosen["options"] = f"{CONNECTION_OPTIONS['options']} {given['options']}"
+    return chosen
 
 
 def _name(error: Exception) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from psycopg.errors import LockNotAvailable
 from psycopg.types.json import Jsonb
 
 from pocket_ingest.adapters.postgres.connection import Connection, Database
@@ -44,6 +45,10 @@ STAMPS = {
     Stage.LOADED: "loaded_at",
     Stage.EXPORTS: "exported_at",
 }
+# Intake takes milliseconds; a batch of 16 MB takes seconds, minutes on a disk that is full of work.
+MAX_ATTEMPTS = 100
+"""A job that is handed over so often without a worker ever taking it needs a person."""
+LOCK_SECONDS = {"intake": 10, "load": 300}
 IS_RUNNING = "state IN ('validating', 'loading', 'exporting')"
 IS_MINE = f"id = %(job_id)s AND claim_token = %(token)s AND {IS_RUNNING}"
 IS_MINE_AND_WANTED = f"{IS_MINE} AND cancel_requested_at IS NULL"
@@ -72,7 +77,7 @@ class PostgresLedger:
         """Write upload, job, outbox row and sighting in one transaction, or recognise them."""
         with self._database.transaction(actor="intake") as connection:
             # Upload ids of a tenant are committed in their order: "newer" has one meaning only.
-            lock_tenant(connection, new.dataset, new.tenant)
+            lock_tenant(connection, "intake", new.dataset, new.tenant)
             known = self._recognised(connection, new)
             if known is None:
                 upload = self._insert_upload(connection, new)
@@ -83,7 +88,8 @@ class PostgresLedger:
                 is_new = False
             connection.execute(
                 "INSERT INTO pocket.sightings (dataset, source_key, source_version, upload_id) "
-                "VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                "VALUES (%s, %s, %s, %s) ON CONFLICT (dataset, source_key, source_version) "
+                "DO UPDATE SET upload_id = excluded.upload_id",
                 (new.dataset, new.source_key, new.pinned.source_version, known),
             )
             job = _job(connection, "j.upload_id = %s", known)
@@ -106,22 +112,25 @@ class PostgresLedger:
                 )
             if row is not None:
                 return int(row["id"])
+        # A cancelled job never runs again, so its upload is nothing to be recognised as.
         seen = connection.execute(
-            "SELECT upload_id FROM pocket.sightings "
-            "WHERE (dataset, source_key, source_version) = (%s, %s, %s)",
+            "SELECT s.upload_id FROM pocket.sightings s "
+            "JOIN pocket.import_jobs j ON j.upload_id = s.upload_id AND j.state <> 'cancelled' "
+            "WHERE (s.dataset, s.source_key, s.source_version) = (%s, %s, %s)",
             (new.dataset, new.source_key, new.pinned.source_version),
         ).fetchone()
         if seen is not None:
             return int(seen["upload_id"])
         latest = connection.execute(
-            "SELECT id, sha256 FROM pocket.uploads "
-            "WHERE (dataset, tenant, source_key) = (%s, %s, %s) ORDER BY id DESC LIMIT 1",
+            "SELECT u.id, u.sha256, j.state FROM pocket.uploads u "
+            "JOIN pocket.import_jobs j ON j.upload_id = u.id "
+            "WHERE (u.dataset, u.tenant, u.source_key) = (%s, %s, %s) ORDER BY u.id DESC LIMIT 1",
             (new.dataset, new.tenant, new.source_key),
         ).fetchone()
         # The latest only: a file that went from A to B and back to A is meant to be A again.
-        if latest is not None and latest["sha256"] == new.pinned.sha256:
-            return int(latest["id"])
-        return None
+        if latest is None or latest["state"] == JobState.CANCELLED:
+            return None
+        return int(latest["id"]) if latest["sha256"] == new.pinned.sha256 else None
 
     def _insert_upload(self, connection: Connection, new: NewUpload) -> dict[str, Any]:
         before = connection.execute(
@@ -239,6 +248,7 @@ class PostgresLedger:
             "(SELECT FROM pocket.batch_receipts r WHERE r.job_id = j.id))"
         )
         with self._database.transaction(actor=worker) as connection:
+            _take_over(connection, job_id)
             row = connection.execute(
                 "UPDATE pocket.import_jobs j SET claim_token = claim_token + 1, "  # noqa: S608
                 "claimed_by = %(worker)s, run_id = %(run_id)s, "
@@ -260,8 +270,14 @@ class PostgresLedger:
                     "version": contract_version,
                 },
             ).fetchone()
-        if row is None:
-            return None
+            if row is None:
+                return None
+            if run_id is not None:
+                connection.execute(
+                    "UPDATE pocket.outbox SET dispatched_at = clock_timestamp(), run_key = %s "
+                    "WHERE job_id = %s AND attempt = %s AND dispatched_at IS NULL",
+                    (run_id, job_id, row["attempt"]),
+                )
         return Claim(
             job_id=job_id,
             token=row["claim_token"],
@@ -347,6 +363,10 @@ class PostgresLedger:
         self, claim: Claim, state: JobState, *, where: str, extra: str = "", **values: str
     ) -> ImportJob:
         with self._database.transaction(actor=claim.worker) as connection:
+            if _has_ended(connection, claim, state):  # the answer to the commit was lost
+                return _job(connection, "j.id = %s", claim.job_id)
+            if claim.run_id is None:
+                _ask_for_a_report(connection, claim)
             _change(
                 connection,
                 claim,
@@ -375,8 +395,8 @@ class PostgresLedger:
 
     # -- people --------------------------------------------------------------------------------
 
-    def retry(self, job_id: UUID, *, actor: str, dispatch: bool) -> bool:
-        """Queue a failed or quarantined job again; False if it is neither."""
+    def retry(self, job_id: UUID, *, actor: str) -> bool:
+        """Queue a failed or quarantined job again and ask for a run; False if it is neither."""
         with self._database.transaction(actor=actor, reason="retry") as connection:
             row = connection.execute(
                 "UPDATE pocket.import_jobs SET state = 'queued', attempt = attempt + 1, "
@@ -385,7 +405,7 @@ class PostgresLedger:
                 "WHERE id = %s AND state = ANY(%s) RETURNING attempt",
                 (job_id, [str(s) for s in RETRYABLE]),
             ).fetchone()
-            if row is not None and dispatch:
+            if row is not None:
                 _queue_outbox(connection, job_id, attempt=row["attempt"])
             return row is not None
 
@@ -409,11 +429,12 @@ class PostgresLedger:
         """Jobs of these datasets that wait for a run and were not handed over, oldest first."""
         with self._database.transaction() as connection:
             rows = connection.execute(
-                "SELECT o.id, o.job_id, o.attempt, o.created_at, u.dataset, u.tenant, "
+                "SELECT o.id, o.job_id, o.attempt, o.created_at, j.losses, u.dataset, u.tenant, "
                 "u.partition_key, u.file_name, u.size_bytes "
                 "FROM pocket.outbox o JOIN pocket.import_jobs j ON j.id = o.job_id "
                 "JOIN pocket.uploads u ON u.id = j.upload_id "
-                "WHERE o.dispatched_at IS NULL AND j.state IN ('queued', 'succeeded') "
+                "WHERE o.dispatched_at IS NULL "
+                "AND j.state IN ('queued', 'succeeded', 'failed') "
                 "AND j.attempt = o.attempt "
                 "AND (%(datasets)s::text[] IS NULL OR j.dataset = ANY(%(datasets)s)) "
                 "ORDER BY o.id LIMIT %(limit)s",
@@ -439,7 +460,8 @@ class PostgresLedger:
                 "o.run_key, extract(epoch FROM clock_timestamp() - CASE WHEN j.state = 'queued' "
                 "THEN o.dispatched_at ELSE j.lease_expires_at END)::float8 AS silent_seconds "
                 "FROM pocket.import_jobs j "
-                "LEFT JOIN pocket.outbox o ON o.job_id = j.id AND o.attempt = j.attempt "
+                "LEFT JOIN LATERAL (SELECT run_key, dispatched_at FROM pocket.outbox "
+                "WHERE job_id = j.id AND attempt = j.attempt ORDER BY id DESC LIMIT 1) o ON true "
                 f"WHERE j.state NOT IN ('succeeded', 'cancelled') AND (j.{IS_RUNNING} "
                 "OR (j.state = 'queued' AND o.dispatched_at IS NOT NULL)) "
                 "ORDER BY j.upload_id LIMIT %s",
@@ -449,17 +471,20 @@ class PostgresLedger:
 
     def requeue(self, job: Unfinished, *, reason: str, max_losses: int) -> JobState | None:
         """Give a stalled job a new attempt and a new outbox row, or fail it as worker_lost."""
+        lost = f"(state <> 'queued' AND losses >= %(most)s OR attempt >= {MAX_ATTEMPTS})"
         with self._database.transaction(actor="reconcile", reason=reason) as connection:
             row = connection.execute(
-                "UPDATE pocket.import_jobs SET attempt = attempt + 1, losses = losses + 1, "
+                "UPDATE pocket.import_jobs SET attempt = attempt + 1, "  # noqa: S608
+                # A file that only waited in a run that died has lost no worker.
+                "losses = losses + (state <> 'queued')::int, "
                 "claim_token = claim_token + 1, lease_expires_at = NULL, "
                 "queued_at = clock_timestamp(), "
                 "state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled' "
-                "WHEN losses >= %(most)s THEN 'failed' ELSE 'queued' END, "
-                "finished_at = CASE WHEN cancel_requested_at IS NOT NULL OR losses >= %(most)s "
+                f"WHEN {lost} THEN 'failed' ELSE 'queued' END, "
+                f"finished_at = CASE WHEN cancel_requested_at IS NOT NULL OR {lost} "
                 "THEN clock_timestamp() END, "
-                "error_code = CASE WHEN losses >= %(most)s THEN 'worker_lost' END, "
-                "error_summary = CASE WHEN losses >= %(most)s THEN 'Workers died or vanished ' || "
+                f"error_code = CASE WHEN {lost} THEN 'worker_lost' END, "
+                f"error_summary = CASE WHEN {lost} THEN 'Workers died or vanished ' || "
                 "'several times while they had this file. See their logs, then retry it.' END "
                 "WHERE id = %(job_id)s AND claim_token = %(token)s AND attempt = %(attempt)s "
                 "AND state = %(state)s RETURNING state, attempt",
@@ -479,12 +504,27 @@ class PostgresLedger:
             return state
 
 
-def lock_tenant(connection: Connection, dataset: str, tenant: str) -> None:
-    """Serialise this transaction with others on the same dataset and tenant."""
-    digest = hashlib.sha256(f"{dataset}\0{tenant}".encode()).digest()
+def lock_tenant(connection: Connection, purpose: str, dataset: str, tenant: str) -> None:
+    """Serialise this transaction with others of one purpose on the same dataset and tenant.
+
+    Raises:
+        TransientError: tenant_busy, if that takes longer than any sound transaction does.
+    """
+    digest = hashlib.sha256(f"{purpose}\0{dataset}\0{tenant}".encode()).digest()
     connection.execute(
-        "SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(digest[:8], signed=True),)
+        "SELECT set_config('lock_timeout', %s, true)", (f"{LOCK_SECONDS[purpose]}s",)
     )
+    try:
+        connection.execute(
+            "SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(digest[:8], signed=True),)
+        )
+    except LockNotAvailable as error:
+        raise TransientError(
+            Code.TENANT_BUSY,
+            f"Another transaction on dataset {dataset!r} and tenant {tenant!r} has not ended for "
+            f"{LOCK_SECONDS[purpose]} s. Look for a worker that hangs.",
+        ) from error
+    connection.execute("SELECT set_config('lock_timeout', '0', true)")
 
 
 def partition_key(new: NewUpload, *, version: int) -> str:
@@ -508,6 +548,20 @@ def refuse_lost(connection: Connection, claim: Claim) -> None:
         raise Cancelled
 
 
+def _take_over(connection: Connection, job_id: UUID) -> None:
+    """Queue a job whose worker has been silent for longer than its lease."""
+    row = connection.execute(
+        "UPDATE pocket.import_jobs SET state = 'queued', attempt = attempt + 1, "  # noqa: S608
+        "losses = losses + 1, claim_token = claim_token + 1, lease_expires_at = NULL, "
+        f"queued_at = clock_timestamp() WHERE id = %s AND {IS_RUNNING} "
+        "AND lease_expires_at < clock_timestamp() AND cancel_requested_at IS NULL "
+        "RETURNING attempt",
+        (job_id,),
+    ).fetchone()
+    if row is not None:
+        _queue_outbox(connection, job_id, attempt=row["attempt"])
+
+
 def _mine(claim: Claim) -> dict[str, Any]:
     return {"job_id": claim.job_id, "token": claim.token}
 
@@ -528,6 +582,27 @@ def _change(
     if done.rowcount != 1:
         refuse_lost(connection, claim)
         raise TransientError(Code.LEASE_LOST, "The job changed hands; this worker stops.")
+
+
+def _has_ended(connection: Connection, claim: Claim, state: JobState) -> bool:
+    row = connection.execute(
+        "SELECT FROM pocket.import_jobs WHERE id = %s AND claim_token = %s AND state = %s",
+        (claim.job_id, claim.token, state),
+    ).fetchone()
+    return row is not None
+
+
+def _ask_for_a_report(connection: Connection, claim: Claim) -> None:
+    """A job that ends outside the orchestrator is shown there by a run that finds it ended.
+
+    Its outbox entry may have been spent on a run that found the job in this worker's hands.
+    """
+    connection.execute(
+        "INSERT INTO pocket.outbox (job_id, attempt) SELECT %(job)s, %(attempt)s WHERE NOT EXISTS "
+        "(SELECT FROM pocket.outbox WHERE job_id = %(job)s AND attempt = %(attempt)s "
+        "AND dispatched_at IS NULL)",
+        {"job": claim.job_id, "attempt": claim.attempt},
+    )
 
 
 def _queue_outbox(connection: Connection, job_id: UUID, *, attempt: int) -> None:

@@ -67,7 +67,7 @@ class PostgresLoader:
         merge = _Merge(contract, self._schema)
         with self._database.transaction(actor=claim.worker) as connection:
             refuse_lost(connection, claim)
-            lock_tenant(connection, contract.name, job.upload.tenant)
+            lock_tenant(connection, "load", contract.name, job.upload.tenant)
             written = None
             if job.id not in self._collided:
                 written = merge.try_copy(connection, rows)
@@ -97,8 +97,11 @@ class PostgresLoader:
             record=sql.Identifier(RECORD),
         )
         with self._database.transaction() as connection:
-            # Dates and intervals must not depend on the server's settings.
-            connection.execute("SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, YMD'")
+            # Neither dates nor the last digit of a float may depend on the server's settings.
+            connection.execute(
+                "SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, YMD'; "
+                "SET LOCAL extra_float_digits = 1"
+            )
             cursor = connection.cursor()
             with cursor.copy(query) as copy:
                 for block in copy:
@@ -120,6 +123,9 @@ class _Merge:
         self._stage = sql.Identifier("pocket_stage")
         self._columns = _names(names)
         self._key = _names(key)
+        # The planner needs to know how many rows there are and how their keys are spread; the
+        # other columns' statistics cost 0.1 s for 50,000 rows.
+        self._analyze = sql.SQL("ANALYZE {} ({})").format(self._stage, self._key)
         self._same_key = sql.SQL(" AND ").join(
             sql.SQL("t.{0} = s.{0}").format(sql.Identifier(name)) for name in key
         )
@@ -155,15 +161,15 @@ class _Merge:
             )
         )
         _copy(connection, self._stage, self._columns, rows)
-        connection.execute(sql.SQL("ANALYZE {}").format(self._stage))
+        connection.execute(self._analyze)
+        # A batch is held in memory here as well; the usual 4 MB would spill it, and with it the
+        # whole table, into temporary files.
+        connection.execute("SET LOCAL work_mem = '64MB'")
         # Who was there before is asked first: afterwards everything is.
         seen = self._existing(connection, upload.id)
-        created = connection.execute(
-            sql.SQL(
-                "INSERT INTO {table} ({columns}) SELECT {columns} FROM {stage} s ORDER BY {key} "
-                "ON CONFLICT ({key}) DO NOTHING"
-            ).format(table=self._table, columns=self._columns, stage=self._stage, key=self._key)
-        ).rowcount
+        created = 0
+        if sum(seen.values()) < rows.num_rows:
+            created = self._insert(connection)
         updated = 0
         if self._policy is Existing.UPDATE and seen["different"]:
             updated = self._update(connection, self._set, sql.SQL("AND {}").format(self._differs))
@@ -182,16 +188,29 @@ class _Merge:
     def _existing(self, connection: Connection, upload_id: int) -> dict[str, int]:
         """Of the staged rows with a row in the table: how many are stale, different, unchanged.
 
-        The rows are locked until the end of the transaction, so that another session's edit
-        cannot come between this count and the merge.
+        Rows that are stale or different are locked until the end of the transaction, so that
+        another session's edit cannot come between this count and the merge. The unchanged ones are
+        not: nothing is done to them, and a lock is a write, which doubled the time of a file that
+        brings nothing new.
         """
+        seen = self._count_existing(connection, upload_id)
+        if seen["stale"] or seen["different"]:
+            locked = self._count_existing(connection, upload_id, lock=True)
+            seen |= {name: locked[name] for name in ("stale", "different")}
+        return seen
+
+    def _count_existing(
+        self, connection: Connection, upload_id: int, *, lock: bool = False
+    ) -> dict[str, int]:
+        only = sql.SQL("WHERE t.{} > %(id)s OR {} FOR NO KEY UPDATE OF t").format(
+            sql.Identifier(UPLOAD), self._differs
+        )
         row = connection.execute(
             sql.SQL(
                 "WITH existing AS (SELECT t.{upload} AS upload, {differs} AS differs "
-                "FROM {table} t JOIN {stage} s ON {same_key} FOR NO KEY UPDATE OF t) "
-                "SELECT count(*) FILTER (WHERE upload > %(id)s) AS stale, "
-                "count(*) FILTER (WHERE upload <= %(id)s AND differs) AS different, "
-                "count(*) FILTER (WHERE upload <= %(id)s AND NOT differs) AS unchanged "
+                "FROM {table} t JOIN {stage} s ON {same_key} {only}) "
+                "SELECT count(*) AS there, count(*) FILTER (WHERE upload > %(id)s) AS stale, "
+                "count(*) FILTER (WHERE upload <= %(id)s AND differs) AS different "
                 "FROM existing"
             ).format(
                 upload=sql.Identifier(UPLOAD),
@@ -199,11 +218,21 @@ class _Merge:
                 table=self._table,
                 stage=self._stage,
                 same_key=self._same_key,
+                only=only if lock else sql.SQL(""),
             ),
             {"id": upload_id},
         ).fetchone()
         assert row is not None  # noqa: S101 - an aggregate always has a row
-        return {name: int(value) for name, value in row.items()}
+        unchanged = row["there"] - row["stale"] - row["different"]
+        return {"stale": row["stale"], "different": row["different"], "unchanged": unchanged}
+
+    def _insert(self, connection: Connection) -> int:
+        return connection.execute(
+            sql.SQL(
+                "INSERT INTO {table} ({columns}) SELECT {columns} FROM {stage} s ORDER BY {key} "
+                "ON CONFLICT ({key}) DO NOTHING"
+            ).format(table=self._table, columns=self._columns, stage=self._stage, key=self._key)
+        ).rowcount
 
     def _update(
         self, connection: Connection, assignments: sql.Composable, condition: sql.Composable

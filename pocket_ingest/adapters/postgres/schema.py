@@ -11,9 +11,11 @@ import polars as pl
 import psycopg
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from psycopg import sql
 from sqlalchemy import create_engine, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.engine import Connection as SqlConnection
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from pocket_ingest.adapters.postgres.connection import Connection, driver_url
 from pocket_ingest.core.contract import Contract, Field, Kind
@@ -33,31 +35,52 @@ def migrate(url: str) -> str:
 
     Raises:
         TransientError: database_unavailable.
+        PermanentError: database_refused, if the role may not.
     """
     engine = create_engine(driver_url(url, "psycopg"))
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    newest = str(ScriptDirectory.from_config(config).get_current_head())
     try:
         with engine.connect() as connection:
+            # A role that may use the ledger need not be one that may change it.
+            if _revision(connection) == newest:
+                return newest
             connection.execute(text(f"SELECT pg_advisory_lock({MIGRATION_LOCK})"))
             for schema in (LEDGER_SCHEMA, DAGSTER_SCHEMA):
-                connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
+                # IF NOT EXISTS asks for the right to create even where there is nothing to do.
+                there = connection.execute(text(f"SELECT to_regnamespace('{schema}')")).scalar()
+                if there is None:
+                    connection.execute(text(f"CREATE SCHEMA {schema}"))
             connection.commit()
-            config = Config()
-            config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
-            revision = connection.execute(text("SELECT version_num FROM pocket.migrations"))
-            found = str(revision.scalar_one())
             connection.execute(text(f"SELECT pg_advisory_unlock({MIGRATION_LOCK})"))
             connection.commit()
-            return found
+            return newest
     except OperationalError as error:
         raise TransientError(
             Code.DATABASE_UNAVAILABLE,
             "The database cannot be reached. Check DATABASE_URL and that the server runs.",
         ) from error
+    except SQLAlchemyError as error:
+        reason = type(getattr(error, "orig", None) or error).__name__
+        raise PermanentError(
+            Code.DATABASE_REFUSED,
+            f"The database refused to change the ledger's tables ({reason}). Let a role that may "
+            "create schemas run `pocket-ingest migrate`.",
+        ) from error
     finally:
         engine.dispose()
+
+
+def _revision(connection: SqlConnection) -> str | None:
+    there = connection.execute(text("SELECT to_regclass('pocket.migrations')")).scalar()
+    if there is None:
+        return None
+    found = connection.execute(text("SELECT version_num FROM pocket.migrations")).scalar()
+    return None if found is None else str(found)
 
 
 def column_type(field: Field) -> str:
@@ -158,7 +181,9 @@ def _create(connection: Connection, contract: Contract, schema: str) -> None:
         sql.SQL(", ").join(map(sql.Identifier, (TENANT, *contract.key)))
     )
     try:
-        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+        there = connection.execute("SELECT to_regnamespace(%s) AS schema", (schema,)).fetchone()
+        if there is None or there["schema"] is None:
+            connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
         connection.execute(
             sql.SQL("CREATE TABLE {} ({}, {})").format(table, sql.SQL(", ").join(columns), key)
         )

@@ -106,9 +106,9 @@ CREATE TABLE pocket.outbox (
     attempt       integer     NOT NULL,
     created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     dispatched_at timestamptz,
-    run_key       text,
-    UNIQUE (job_id, attempt)
+    run_key       text
 );
+CREATE INDEX outbox_by_job ON pocket.outbox (job_id, attempt);
 CREATE INDEX outbox_pending ON pocket.outbox (id) WHERE dispatched_at IS NULL;
 
 CREATE TABLE pocket.audit_log (
