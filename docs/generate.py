@@ -39,8 +39,10 @@ def error_codes() -> str:
     lines = [
         "# Error codes",
         "",
-        ("Each code is stable: it is never renamed and never means anything else. This page is "
-        "written by `docs/generate.py` from `pocket_ingest/core/errors.py`."),
+        (
+            "Each code is stable: it is never renamed and never means anything else. This page is "
+            "written by `docs/generate.py` from `pocket_ingest/core/errors.py`."
+        ),
     ]
     for scope, (title, text) in SCOPES.items():
         lines += [

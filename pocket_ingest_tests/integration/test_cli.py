@@ -157,3 +157,12 @@ def test_migrate_and_env_prepare_dagster_s_own_commands(shell: Shell, folder: Pa
     home = Path(variables["DAGSTER_HOME"].strip("'"))
     assert (home / "dagster.yaml").exists()
     assert (home / "workspace.yaml").exists()
+
+
+def test_a_job_is_cancelled_and_its_file_can_be_sent_again(shell: Shell, folder: Path) -> None:
+    job = shell.json("run", "bad.csv", "--dataset", "meters")
+    assert "failed" in shell("cancel", job["id"])[1]  # it has ended; there is nothing to cancel
+    assert shell("retry-failed")[0] == 0
+    assert "The job is cancelled." in shell("cancel", job["id"])[1]
+    again = shell.json("run", "bad.csv", "--dataset", "meters")
+    assert again["id"] != job["id"]
