@@ -202,9 +202,7 @@ def _report_failure(
     context: AssetExecutionContext, engine: Engine, dataset: Dataset, job: ImportJob
 ) -> None:
     """Say why beside the failed partition: an observation, which leaves it failed."""
-    if job.state is not JobState.FAILED:
-        return
-    stopped_at = next(stage for stage in STAGES if stage not in job.stages_done)
+    stopped_at = next((s for s in STAGES if s not in job.stages_done), STAGES[-1])
     context.log_event(
         AssetObservation(
             asset_key(dataset, stopped_at),

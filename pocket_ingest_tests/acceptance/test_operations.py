@@ -6,6 +6,7 @@ import signal
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,21 +116,23 @@ def big_file() -> bytes:
     return "\n".join(lines).encode() + b"\n"
 
 
+def loading(stack: RunningStack, tenant: str) -> dict[str, Any] | None:
+    """The tenant's job once it is in the middle of loading."""
+    found = stack.query(
+        "SELECT j.claimed_by, j.run_id, count(r.*) AS batches FROM pocket.import_jobs j "
+        "JOIN pocket.batch_receipts r ON r.job_id = j.id "
+        "WHERE j.tenant = %s AND j.state = 'loading' GROUP BY 1, 2",
+        tenant,
+    )
+    return found[0] if found and found[0]["batches"] > 1 else None
+
+
 def test_a_worker_killed_while_loading_is_healed_by_the_daemon(stack: RunningStack) -> None:
     content = big_file()
     stack.drop("readings/killed/big.csv", content)
 
-    def worker() -> int | None:
-        found = stack.query(
-            "SELECT j.claimed_by, count(r.*) AS batches FROM pocket.import_jobs j "
-            "JOIN pocket.batch_receipts r ON r.job_id = j.id "
-            "WHERE j.tenant = 'killed' AND j.state = 'loading' GROUP BY 1"
-        )
-        if not found or found[0]["batches"] < 2:
-            return None
-        return int(found[0]["claimed_by"].rpartition(":")[2])
-
-    os.kill(stack.wait_until(worker, "a worker in the middle of loading"), signal.SIGKILL)
+    found = stack.wait_until(lambda: loading(stack, "killed"), "a worker in the middle of loading")
+    os.kill(int(found["claimed_by"].rpartition(":")[2]), signal.SIGKILL)
     (job,) = stack.query("SELECT * FROM pocket.import_jobs WHERE tenant = 'killed'")
     assert job["state"] == "loading"
     assert 0 < job["created"] < ROWS
@@ -154,3 +157,33 @@ def test_a_worker_killed_while_loading_is_healed_by_the_daemon(stack: RunningSta
     status = stack.partition_status("readings", "exports")
     assert len(status["materialized"]) == 8
     assert status["failed"] == []
+
+
+def test_a_run_that_is_terminated_in_dagit_cancels_its_file(stack: RunningStack) -> None:
+    content = big_file()
+    stack.drop("readings/stopped/big.csv", content)
+    found = stack.wait_until(lambda: loading(stack, "stopped"), "a run in the middle of loading")
+    answer = stack.graphql(
+        "mutation ($id: String!) {terminateRun(runId: $id) {__typename}}", id=found["run_id"]
+    )["terminateRun"]
+    assert answer["__typename"] == "TerminateRunSuccess"
+    stack.wait_until_idle(uploads=9)
+    (job,) = stack.query("SELECT * FROM pocket.import_jobs WHERE tenant = 'stopped'")
+    assert job["state"] == "cancelled"
+    assert 0 < job["created"] < ROWS  # what was committed stays
+    (run,) = [run for run in stack.runs() if run["runId"] == found["run_id"]]
+    assert run["status"] == "CANCELED"
+    in_transaction = stack.query(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'pocket_ingest' "
+        "AND xact_start < now() - interval '2 seconds'"
+    )
+    assert in_transaction == []
+
+    os.utime(stack.inbox / "readings" / "stopped" / "big.csv")  # sent again, byte for byte
+    stack.wait_until_idle(uploads=10)
+    _, again = stack.query(
+        "SELECT * FROM pocket.import_jobs WHERE tenant = 'stopped' ORDER BY upload_id"
+    )
+    assert again["state"] == "succeeded"
+    assert again["unchanged"] == job["created"]
+    assert again["created"] + again["unchanged"] + again["rejected"] == ROWS
