@@ -7,18 +7,19 @@ Not here: what goes into them (validation.py, exporting.py) or the store (adapte
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pocket_ingest.core.contract import Contract
-from pocket_ingest.core.errors import Code
+from pocket_ingest.core.failures import Reason, Refused
 from pocket_ingest.core.jobs import Claim, ImportJob
 from pocket_ingest.core.ports import Store
 
@@ -48,17 +49,6 @@ DUPLICATES_SCHEMA = pa.schema(
         pa.field("winner", pa.int64(), nullable=False),
     ]
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordError:
-    """Why one record was refused: one row of errors.parquet. ``field`` is empty for a whole one."""
-
-    record: int
-    line: int
-    field: str
-    code: Code
-    hint: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,25 +159,43 @@ class AcceptedFile:
 
 
 class ErrorsWriter:
-    """Writes errors.parquet."""
+    """Writes errors.parquet: a row for each listed error; ``field`` is empty for a whole record.
+
+    Fields, codes and hints are handed over as dictionaries and read back as plain text.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._writer = pq.ParquetWriter(path, ERRORS_SCHEMA, compression="zstd")
+        self._schema = pa.schema(
+            pa.field(f.name, _dictionary_of(f.type), nullable=False) for f in ERRORS_SCHEMA
+        )
+        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", store_schema=False)
 
-    def write(self, errors: Sequence[RecordError]) -> None:
-        """Append a chunk's errors."""
-        if errors:
-            columns = [[getattr(e, name) for e in errors] for name in ERRORS_SCHEMA.names]
-            self._writer.write_table(
-                pa.table(
-                    [pa.array(c, t) for c, t in zip(columns, ERRORS_SCHEMA.types, strict=True)],
-                    schema=ERRORS_SCHEMA,
-                )
-            )
+    def write(self, refused: Refused) -> None:
+        """Append the errors of some records."""
+        if len(refused.owners):
+            columns = [
+                pa.array(refused.records[refused.owners]),
+                pa.array(refused.lines[refused.owners]),
+                *(_chosen(texts, refused.kinds) for texts in zip(*refused.reasons, strict=True)),
+            ]
+            self._writer.write_table(pa.table(columns, schema=self._schema))
 
     def close(self) -> None:
         """Finish the file."""
         self._writer.close()
+
+
+def _dictionary_of(kind: pa.DataType) -> pa.DataType:
+    return pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind
+
+
+def _chosen(texts: Sequence[str], kinds: np.ndarray) -> pa.DictionaryArray:
+    """``texts[kind]`` for each kind. Parquet takes dictionaries only if no entry is there twice."""
+    distinct = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    places = np.array([distinct[text] for text in texts], np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(places[kinds]), pa.array(map(str, distinct), pa.string())
+    )
 
 
 REJECT_COLUMNS = ("_record", "_line", "_codes", "_hint")
@@ -203,25 +211,84 @@ class RejectsWriter:
     def __init__(self, path: Path, *, header: bytes, delimiter: bytes) -> None:
         self._file = path.open("wb")
         self._delimiter = delimiter
-        self._write([c.encode() for c in REJECT_COLUMNS], header)
+        cells = [name.encode() for name in REJECT_COLUMNS]
+        self._file.write(delimiter.join([*cells, header]) + b"\n")
 
-    def write(self, record: int, line: int, errors: Sequence[RecordError], raw: bytes) -> None:
-        """Append one rejected record."""
-        codes = " ".join(dict.fromkeys(str(e.code) for e in errors))
-        hint = "; ".join(f"{e.field} {e.hint}" if e.field else e.hint for e in errors)
-        quoted = '"' + hint.replace('"', '""') + '"'
-        self._write(
-            [str(record).encode(), str(line).encode(), codes.encode(), quoted.encode()], raw
-        )
+    def write(self, refused: Refused) -> None:
+        """Append some records."""
+        ends = np.searchsorted(refused.owners, np.arange(len(refused.records)), side="right")
+        # Records that fail in the same way say the same; most files have few ways.
+        said: dict[tuple[int, ...], bytes] = {}
+        kinds = refused.kinds.tolist()
+        start, between = 0, self._delimiter
+        for record, line, end, raw in zip(
+            refused.records.tolist(),
+            refused.lines.tolist(),
+            ends.tolist(),
+            refused.raws,
+            strict=True,
+        ):
+            mine = tuple(kinds[start:end])
+            start = end
+            cells = said.get(mine)
+            if cells is None:
+                cells = said[mine] = self._say([refused.reasons[kind] for kind in mine])
+            self._file.write(
+                b"%d%b%d%b%b%b%b\n" % (record, between, line, between, cells, between, raw)
+            )
 
-    def _write(self, cells: list[bytes], raw: bytes) -> None:
-        self._file.write(self._delimiter.join([*cells, raw]) + b"\n")
+    def _say(self, reasons: Sequence[Reason]) -> bytes:
+        """The cells of codes and hint."""
+        codes = " ".join(dict.fromkeys(code for _, code, _ in reasons))
+        hint = "; ".join(f"{name} {hint}" if name else hint for name, _, hint in reasons)
+        return b'%b%b"%b"' % (codes.encode(), self._delimiter, hint.replace('"', '""').encode())
 
     def close(self) -> None:
         """Finish the file."""
         self._file.close()
 
 
-def write_duplicates(path: Path, records: pa.Array, winners: pa.Array) -> None:
-    """Write duplicates.parquet: the records that lost against another one with the same key."""
-    pq.write_table(pa.table([records, winners], schema=DUPLICATES_SCHEMA), path)
+def write_duplicates(path: Path, pieces: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Write duplicates.parquet: the records that lost against another one with the same key.
+
+    Args:
+        path: of the file.
+        pieces: records and their winners, ascending by record within and across pieces.
+    """
+    with pq.ParquetWriter(path, DUPLICATES_SCHEMA) as writer:
+        for records, winners in pieces:
+            columns = [pa.array(records), pa.array(winners)]
+            writer.write_table(pa.table(columns, schema=DUPLICATES_SCHEMA))
+
+
+class DuplicatesFile:
+    """duplicates.parquet, open for asking which records of a range lost.
+
+    One row group is held at a time: who asks in ascending order reads each of them once.
+    """
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._file = pq.ParquetFile(source)
+        metadata = self._file.metadata
+        groups = [
+            metadata.row_group(n).column(0).statistics for n in range(metadata.num_row_groups)
+        ]
+        self._firsts = np.array([group.min for group in groups], np.int64)
+        self._lasts = np.array([group.max for group in groups], np.int64)
+        self._held = -1, np.empty(0, np.int64)
+
+    def records(self, first: int, last: int) -> np.ndarray:
+        """The records from ``first`` to ``last`` that lost, ascending."""
+        groups = np.flatnonzero((self._firsts <= last) & (self._lasts >= first))
+        found = [np.empty(0, np.int64)]
+        for group in groups.tolist():
+            records = self._group(group)
+            start, end = np.searchsorted(records, [first, last + 1])
+            found.append(records[start:end])
+        return np.concatenate(found)
+
+    def _group(self, group: int) -> np.ndarray:
+        if self._held[0] != group:
+            table = self._file.read_row_group(group, columns=["record"])
+            self._held = group, table["record"].to_numpy()
+        return self._held[1]

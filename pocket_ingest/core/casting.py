@@ -6,13 +6,13 @@ Not here: Pandera's checks on what did cast (validation.py).
 """
 
 import re
-from dataclasses import dataclass
 from functools import reduce
 
 import polars as pl
 
 from pocket_ingest.core.contract import Field, Kind
 from pocket_ingest.core.errors import Code
+from pocket_ingest.core.failures import Failure
 from pocket_ingest.core.formats import Format, compile_format, default_dates, default_timestamps
 
 HINTS = {
@@ -24,6 +24,8 @@ HINTS = {
     Kind.TIMESTAMP: (Code.INVALID_TIMESTAMP, "is not a date and time of the declared form"),
 }
 
+NO_VALUE = "has no value, and the column needs one"
+
 # Days, and microseconds, from 1970 to the first and the last of the years 1 to 9999. Outside of
 # them Postgres writes "BC" or a fifth digit, which neither Python nor Arrow reads.
 YEARS = {
@@ -32,19 +34,7 @@ YEARS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class CastFailure:
-    """Rows of a chunk (0-based) whose cell in one field did not cast."""
-
-    field: str
-    code: Code
-    hint: str
-    rows: list[int]
-
-
-def cast_chunk(
-    text: pl.DataFrame, fields: tuple[Field, ...]
-) -> tuple[pl.DataFrame, list[CastFailure]]:
+def cast_chunk(text: pl.DataFrame, fields: tuple[Field, ...]) -> tuple[pl.DataFrame, list[Failure]]:
     """Cast a chunk's columns of text.
 
     Args:
@@ -63,26 +53,19 @@ def cast_chunk(
             _given(field).is_not_null().alias(f"{field.name}\0given"),
         )
     )
-    failures: list[CastFailure] = []
+    failures: list[Failure] = []
     for field in fields:
         value, given = typed[field.name], typed[f"{field.name}\0given"]
         if field.kind is not Kind.TEXT and value.null_count():
-            failed = (value.is_null() & given).arg_true()
-            if len(failed):
+            failed = value.is_null() & given
+            if failed.any():
                 code, hint = HINTS[field.kind]
                 failures.append(
-                    CastFailure(
-                        field=field.name, code=code, hint=_said(field, hint), rows=failed.to_list()
-                    )
+                    Failure(field=field.name, code=code, hint=_said(field, hint), mask=failed)
                 )
         if not field.nullable and not given.all():
             failures.append(
-                CastFailure(
-                    field=field.name,
-                    code=Code.REQUIRED,
-                    hint="has no value, and the column needs one",
-                    rows=(~given).arg_true().to_list(),
-                )
+                Failure(field=field.name, code=Code.REQUIRED, hint=NO_VALUE, mask=~given)
             )
     return typed.select(field.name for field in fields), failures
 

@@ -1,22 +1,32 @@
-"""Pandera's checks on the records that did cast, each violation as (row, field, code, hint).
+"""Checks on typed rows: Pandera's, and what a key must be to have a place in the table.
 
-Here: the translation of Pandera's failure cases into stable codes and sentences.
-Not here: casts (casting.py), the walk through a file (validation.py).
+Here: the translation of Pandera's failures into stable codes and sentences, one failure for all the
+rows that do not pass a check.
+Not here: casts (casting.py), the walk through a file (validation.py), how failures are listed
+(failures.py).
 
 Pandera is given eager frames of typed columns: a LazyFrame would skip the checks on data in
-silence, and ``coerce=True`` would report one failing column only (both measured on 0.35).
+silence, and ``coerce=True`` would report one failing column only (both measured on 0.35). Which
+rows fail is taken from each check's output; the table of failure cases, for which a rule across
+columns makes a Python object of each failing row, is held to one case a check.
 """
 
 import copy
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from pocket_ingest.core.contract import Contract
+from pocket_ingest.core.casting import NO_VALUE
+from pocket_ingest.core.contract import Contract, Kind
+from pocket_ingest.core.dataset import FromColumn
 from pocket_ingest.core.errors import Code, PermanentError
+from pocket_ingest.core.failures import Failure, failing_rows
 
+MAX_KEY_BYTES = 2_000
+"""UTF-8 bytes of the text in a key; an entry of Postgres' B-tree has room for some 2,700 in all."""
 MAX_LISTED = 12
 """Allowed values that a hint spells out; a list of every county would bury the sentence."""
 
@@ -38,79 +48,117 @@ CODES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Violation:
-    """One check that one row of a chunk does not pass; ``field`` is empty for a rule on the row."""
+class Checker:
+    """A contract's checks, made ready once for all the rows of a file."""
 
-    row: int
-    field: str
-    code: Code
-    hint: str
+    def __init__(self, contract: Contract) -> None:
+        import pandera.polars as pa  # noqa: PLC0415 - two seconds of import, once needed
 
+        self._contract = contract
+        columns = copy.deepcopy(contract.schema.columns)
+        rules = copy.deepcopy(contract.schema.checks)
+        for column in columns.values():
+            # The casts have found the values that are missing, and leave nulls of their own.
+            column.nullable = True
+        for check in [*rules, *(c for column in columns.values() for c in column.checks)]:
+            check.n_failure_cases = 1
+        self._columns = pa.DataFrameSchema(columns)
+        self._rules = pa.DataFrameSchema(checks=rules) if rules else None
 
-def check_rows(
-    frame: pl.DataFrame, contract: Contract, *, complete: bool = True
-) -> Iterator[Violation]:
-    """Run the contract's Pandera schema over typed rows.
+    def check(self, frame: pl.DataFrame, uncast: Sequence[Failure] = ()) -> list[Failure]:
+        """Check typed rows.
 
-    Args:
-        frame: one typed column per field that the file has.
-        contract: its schema is used.
-        complete: false for rows of which some cells did not cast and are null for that reason.
-            Then the checks of single columns run, so that one bad cell does not hide another; rules
-            across columns do not, since they would judge a row that is not there.
+        Args:
+            frame: one typed column per field that the file has.
+            uncast: cells that are null because they did not cast. A check of their own column says
+                nothing about them, and a rule across columns nothing about their rows, since it
+                would judge a row that is not there. So one bad cell hides no other.
 
-    Raises:
-        PermanentError: invalid_contract if a check fails without saying on which rows.
-    """
-    from pandera.errors import SchemaErrors  # noqa: PLC0415 - two seconds of import, once needed
+        Returns:
+            Failures of the key, of columns in their order, and of rules across columns.
 
-    schema = contract.schema if complete else _single_columns(contract.schema)
-    try:
-        schema.validate(frame, lazy=True)
-    except SchemaErrors as error:
-        for case in error.failure_cases.iter_rows(named=True):
-            yield _violation(case, schema, contract)
+        Raises:
+            PermanentError: invalid_contract if a check fails without saying on which rows.
+        """
+        if frame.is_empty():
+            return []
+        failures = [*self._check_key(frame)]
+        for failure in self._run(self._columns, frame):
+            mask = failure.mask
+            for cells in uncast:
+                if cells.field == failure.field:
+                    mask = mask & ~cells.mask
+            if mask.any():
+                failures.append(replace(failure, mask=mask))
+        return failures + self._check_rules(frame, ~failing_rows(uncast, frame.height))
 
+    def _check_rules(self, frame: pl.DataFrame, whole: pl.Series) -> list[Failure]:
+        if self._rules is None or not whole.any():
+            return []
+        if whole.all():
+            return [*self._run(self._rules, frame)]
+        failures = []
+        places = whole.arg_true().to_numpy()
+        for failure in self._run(self._rules, frame.filter(whole)):
+            mask = np.zeros(frame.height, np.bool_)
+            mask[places[failure.mask.to_numpy()]] = True
+            failures.append(replace(failure, mask=pl.Series(mask)))
+        return failures
 
-def _single_columns(schema: Any) -> Any:
-    """The schema without rules across columns, every column taking nulls."""
-    import pandera.polars as pa  # noqa: PLC0415
+    def _check_key(self, frame: pl.DataFrame) -> Iterator[Failure]:
+        """A key that the index has room for, and a tenant that has a name."""
+        contract, rule = self._contract, self._contract.dataset.tenant
+        names = dict.fromkeys(contract.key)
+        if isinstance(rule, FromColumn):
+            nameless = (frame[rule.column] == "").fill_null(value=False)
+            if nameless.any():
+                yield Failure(field=rule.column, code=Code.REQUIRED, hint=NO_VALUE, mask=nameless)
+            names[rule.column] = None
+        texts = [name for name in names if contract.field(name).kind is Kind.TEXT]
+        if texts:
+            size = pl.sum_horizontal(pl.col(name).str.len_bytes() for name in texts)
+            long = frame.select(size > MAX_KEY_BYTES).to_series()
+            if long.any():
+                others = [name for name in texts if name != contract.key[0]]
+                said = f" with {', '.join(others)}" if others else ""
+                yield Failure(
+                    field=contract.key[0],
+                    code=Code.TEXT_LENGTH,
+                    hint=f"is part of a key{said} of more than {MAX_KEY_BYTES:,} bytes, which the "
+                    "table cannot index",
+                    mask=long,
+                )
 
-    columns = copy.deepcopy(schema.columns)
-    for column in columns.values():
-        column.nullable = True
-    return pa.DataFrameSchema(columns, strict=schema.strict)
+    def _run(self, schema: Any, frame: pl.DataFrame) -> Iterator[Failure]:
+        """The failures of one schema, in Pandera's order."""
+        from pandera.errors import SchemaErrors  # noqa: PLC0415
 
+        try:
+            schema.validate(frame, lazy=True)
+        except SchemaErrors as errors:
+            for error in errors.schema_errors:
+                yield self._failure(error, schema, frame.height)
 
-def _violation(case: dict[str, Any], schema: Any, contract: Contract) -> Violation:
-    wide = case["schema_context"] != "Column"
-    owner = schema if wide else schema.columns.get(case["column"])
-    number = case["check_number"]
-    check = owner.checks[number] if owner is not None and number is not None else None
-    if check is None and case["check"] == "not_nullable" and case["index"] is not None:
-        return Violation(
-            row=case["index"],
-            field=case["column"],
-            code=Code.REQUIRED,
-            hint="has no value, and the column needs one",
+    def _failure(self, error: Any, schema: Any, height: int) -> Failure:
+        check, owner, output = error.check, error.schema, error.check_output
+        if (
+            isinstance(check, str)
+            or not isinstance(error.failure_cases, pl.DataFrame)
+            or output.height != height
+        ):
+            name = check.partition("(")[0] if isinstance(check, str) else str(check.name)
+            raise PermanentError(
+                Code.INVALID_CONTRACT,
+                f"Dataset {self._contract.name!r}: the check {name!r} failed as a whole or "
+                "stopped with an error, so no record can be named. Make it return one boolean a "
+                "row.",
+            )
+        return Failure(
+            field="" if schema is self._rules else owner.name,
+            code=CODES.get(check.name, Code.CHECK_FAILED),
+            hint=check.description or check.title or _sentence(check, owner.description),
+            mask=~output.to_series(),
         )
-    if check is None or case["index"] is None:
-        raise PermanentError(
-            Code.INVALID_CONTRACT,
-            f"Dataset {contract.name!r}: the check {_name(check, case)!r} failed as a whole or "
-            "stopped with an error, so no record can be named. Make it return one boolean a row.",
-        )
-    return Violation(
-        row=case["index"],
-        field="" if wide else case["column"],
-        code=CODES.get(check.name, Code.CHECK_FAILED),
-        hint=check.description or check.title or _sentence(check, owner.description),
-    )
-
-
-def _name(check: Any, case: dict[str, Any]) -> str:
-    return str(check.name) if check is not None else str(case["check"]).partition("(")[0]
 
 
 def _sentence(check: Any, described: str | None) -> str:

@@ -8,11 +8,10 @@ Not here: the SQL of a batch (adapters/postgres/loader.py).
 from collections.abc import Callable
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from pocket_ingest.core.artifacts import RECORD, AcceptedFile, PlannedBatch
+from pocket_ingest.core.artifacts import RECORD, AcceptedFile, DuplicatesFile, PlannedBatch
 from pocket_ingest.core.jobs import Outcomes
 from pocket_ingest.core.ports import LoadBatch
 
@@ -37,9 +36,7 @@ def load_accepted(
     Returns:
         The outcomes of the batches loaded by this call.
     """
-    losers = pa.array([], pa.int64())
-    if duplicates is not None:
-        losers = pq.read_table(duplicates, columns=["record"])["record"].combine_chunks()
+    duplicated = DuplicatesFile(duplicates) if duplicates is not None else None
     total = Outcomes()
 
     def wanted(batch: PlannedBatch) -> bool:
@@ -48,8 +45,10 @@ def load_accepted(
     for batch, rows in AcceptedFile.open(accepted).batches(wanted=wanted):
         check()
         kept = rows
-        if len(losers):
-            kept = rows.filter(pc.invert(pc.is_in(rows[RECORD], value_set=losers)))
+        if duplicated is not None:
+            losers = duplicated.records(batch.first_record, batch.last_record)
+            wins = np.isin(rows[RECORD].to_numpy(), losers, assume_unique=True, invert=True)
+            kept = rows.filter(pa.array(wins))
         total += load(
             LoadBatch(
                 first_record=batch.first_record,

@@ -1,15 +1,20 @@
 """The second stage: records of text become typed rows, or rejected records with a reason.
 
 Here: the walk through a pinned file, chunk by chunk, and what it publishes.
-Not here: reading (reading/), single casts (casting.py), Pandera (checking.py), file formats of the
-artifacts (artifacts.py).
+Not here: reading (reading/), single casts (casting.py), Pandera (checking.py), what is listed of
+the refused records (failures.py), file formats of the artifacts (artifacts.py).
+
+Memory is bounded by a chunk of the reader and MAX_CELLS, whatever is wrong with the file, and by 8
+bytes a record for its keys (uniqueness.py).
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -25,22 +30,30 @@ from pocket_ingest.core.artifacts import (
     AcceptedWriter,
     ErrorsWriter,
     PlannedBatch,
-    RecordError,
     RejectsWriter,
     write_duplicates,
 )
 from pocket_ingest.core.casting import cast_chunk
-from pocket_ingest.core.checking import check_rows
+from pocket_ingest.core.checking import Checker
 from pocket_ingest.core.contract import Contract
 from pocket_ingest.core.dataset import Duplicates, FromColumn
 from pocket_ingest.core.errors import Code, PermanentError
+from pocket_ingest.core.failures import Failure, Refused, failing_rows, list_refused
 from pocket_ingest.core.header import HeaderMatch, match_header
-from pocket_ingest.core.reading import CsvReading, ReadingLimits, RecordChunk, read_csv
+from pocket_ingest.core.reading import (
+    CsvReading,
+    MalformedRecord,
+    ReadingLimits,
+    RecordChunk,
+    read_csv,
+)
 from pocket_ingest.core.uniqueness import Duplicated, find_duplicates, hash_keys, repeated_hashes
 
 MAX_COUNTED = 500
 """Pairs of field and code that a report lists; a contract of 2,000 columns must not fill a job."""
 MAX_SAMPLES = 20
+MAX_CELLS = 2**22
+"""Cells that are cast at once, some 40 bytes each; a chunk of empty ones has four times as many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,17 +74,32 @@ class Validated:
 
 @dataclass(kw_only=True)
 class _Tally:
-    """Counts of a walk, in bounded memory."""
+    """Counts of a walk, in bounded memory but for the hashes: 8 bytes a record."""
 
     accepted: int = 0
     rejected: int = 0
     by_field_and_code: Counter[tuple[str, str]] = field(default_factory=Counter)
-    samples: list[RecordError] = field(default_factory=list)
+    samples: list[dict[str, Any]] = field(default_factory=list)
     hashes: list[np.ndarray] = field(default_factory=list)
 
-    def note(self, errors: list[RecordError]) -> None:
-        self.by_field_and_code.update((e.field, str(e.code)) for e in errors)
-        self.samples += errors[: MAX_SAMPLES - len(self.samples)]
+    def count(self, failures: list[Failure], malformed: tuple[MalformedRecord, ...]) -> None:
+        for failure in failures:
+            self.by_field_and_code[failure.field, str(failure.code)] += int(failure.mask.sum())
+        self.by_field_and_code.update(("", str(record.code)) for record in malformed)
+
+    def sample(self, refused: Refused) -> None:
+        room = MAX_SAMPLES - len(self.samples)
+        for owner, kind in zip(refused.owners[:room], refused.kinds[:room], strict=True):
+            name, code, hint = refused.reasons[kind]
+            self.samples.append(
+                {
+                    "record": int(refused.records[owner]),
+                    "line": int(refused.lines[owner]),
+                    "field": name,
+                    "code": str(code),
+                    "hint": hint,
+                }
+            )
 
 
 def validate_file(
@@ -95,14 +123,12 @@ def validate_file(
     Raises:
         PermanentError: the file as a whole is refused (empty_file, missing_column, ...).
     """
-    refused: dict[int, int] = {}
-    validated, duplicated = _walk(open_file, contract, folder, limits, check, refused)
-    if contract.duplicates is Duplicates.REJECT and len(duplicated.records):
-        refused = dict(zip(duplicated.records.tolist(), duplicated.winners.tolist(), strict=True))
-        validated, _ = _walk(open_file, contract, folder, limits, check, refused)
-    elif len(duplicated.records):
+    validated, duplicated = _walk(open_file, contract, folder, limits, check, None)
+    if contract.duplicates is Duplicates.REJECT and duplicated.count:
+        validated, _ = _walk(open_file, contract, folder, limits, check, duplicated)
+    elif duplicated.count:
         path = folder / DUPLICATES
-        write_duplicates(path, pa.array(duplicated.records), pa.array(duplicated.winners))
+        write_duplicates(path, duplicated.pieces())
         validated.files[DUPLICATES] = path
     return validated
 
@@ -113,13 +139,14 @@ def _walk(
     folder: Path,
     limits: ReadingLimits,
     check: Callable[[], None],
-    refused: dict[int, int],
+    repeated: Duplicated | None,
 ) -> tuple[Validated, Duplicated]:
-    """One pass over the file; ``refused`` are records known to repeat a key, with the first one."""
+    """One pass over the file; ``repeated`` are records that an earlier pass found to share keys."""
     delimiter = contract.dataset.delimiter.encode()
     with open_file() as source:
         reading = read_csv(source, delimiter=delimiter, limits=limits)
         match = match_header(reading.header.names, contract)
+        checker = Checker(contract)
         tally = _Tally()
         accepted = AcceptedWriter(folder / ACCEPTED, contract)
         errors = ErrorsWriter(folder / ERRORS)
@@ -127,129 +154,93 @@ def _walk(
         try:
             for chunk in reading:
                 check()
-                rows, bad = _validate_chunk(chunk, match, contract, refused)
-                found = [error for record in bad for error in record.errors]
-                errors.write(found)
-                for record in bad:
-                    rejects.write(record.record, record.line, record.errors, record.raw)
-                tally.note(found)
-                tally.accepted += rows.height
-                tally.rejected += len(bad)
-                tally.hashes.append(hash_keys(rows, _unique_key(contract)))
-                accepted.write(
-                    rows,
-                    PlannedBatch(
-                        first_record=chunk.first_record,
-                        last_record=chunk.last_record,
-                        accepted=rows.height,
-                        rejected=len(bad),
-                    ),
+                good = []
+                for part in _parts(chunk, len(contract.fields)):
+                    rows, failures = _validate_part(part, match, checker, contract, repeated)
+                    good.append(rows)
+                    tally.count(failures, part.malformed)
+                    for refused in list_refused(
+                        chunk, failures, part.malformed, start=part.start, height=part.height
+                    ):
+                        errors.write(refused)
+                        rejects.write(refused)
+                        tally.sample(refused)
+                rows = pl.concat(good)
+                batch = PlannedBatch(
+                    first_record=chunk.first_record,
+                    last_record=chunk.last_record,
+                    accepted=rows.height,
+                    rejected=chunk.last_record + 1 - chunk.first_record - rows.height,
                 )
+                tally.accepted += batch.accepted
+                tally.rejected += batch.rejected
+                if repeated is None:
+                    tally.hashes.append(hash_keys(rows, _unique_key(contract)))
+                accepted.write(rows, batch)
         finally:
             accepted.close()
             errors.close()
             rejects.close()
-    duplicated = _duplicates(folder / ACCEPTED, contract, tally)
-    return _sum_up(folder, contract, reading, match, tally, len(duplicated.records)), duplicated
+    duplicated = _duplicates(folder / ACCEPTED, contract, tally, reading.records_read, check)
+    return _sum_up(folder, contract, reading, match, tally, duplicated.count), duplicated
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rejected:
-    record: int
-    line: int
-    errors: list[RecordError]
-    raw: bytes
-
-
-def _validate_chunk(
-    chunk: RecordChunk, match: HeaderMatch, contract: Contract, refused: dict[int, int]
-) -> tuple[pl.DataFrame, list[_Rejected]]:
-    """Typed rows with their record numbers, and the chunk's rejected records in file order."""
-    typed, failures = cast_chunk(_text(chunk, match, contract), contract.fields)
-    errors = _Errors(chunk=chunk)
-    for failure in failures:
-        if failure.code is not Code.REQUIRED or failure.field not in match.absent:
-            for row in failure.rows:
-                errors.note(row, failure.field, failure.code, failure.hint)
-    if refused:
-        _refuse_repeated(errors, refused)
-    _check(errors, typed.drop(match.absent), contract)
-    found = errors.by_row
-    good = np.setdiff1d(np.arange(typed.height), list(found), assume_unique=True)
-    bad = [
-        _Rejected(record=errors[0].record, line=errors[0].line, errors=errors, raw=chunk.raw(row))
-        for row, errors in found.items()
-    ]
-    bad += [
-        _Rejected(
-            record=record.record,
-            line=record.line,
-            raw=record.raw,
-            errors=[
-                RecordError(
-                    record=record.record,
-                    line=record.line,
-                    field="",
-                    code=record.code,
-                    hint=record.hint,
-                )
-            ],
-        )
-        for record in chunk.malformed
-    ]
-    bad.sort(key=lambda record: record.record)
-    typed = typed.with_columns(pl.Series(RECORD, chunk.records))
-    rows = typed if len(good) == typed.height else typed[good]
-    return rows.select(RECORD, *(f.name for f in contract.fields)), bad
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Errors:
-    """The errors of a chunk's rows, by row."""
+class _Part(NamedTuple):
+    """A run of a chunk's rows, and the malformed records among them."""
 
     chunk: RecordChunk
-    by_row: dict[int, list[RecordError]] = field(default_factory=dict)
-
-    def note(self, row: int, name: str, code: Code, hint: str) -> None:
-        error = RecordError(
-            record=int(self.chunk.records[row]),
-            line=int(self.chunk.lines[row]),
-            field=name,
-            code=code,
-            hint=hint,
-        )
-        self.by_row.setdefault(row, []).append(error)
+    start: int
+    height: int
+    malformed: tuple[MalformedRecord, ...]
 
 
-def _refuse_repeated(errors: _Errors, refused: dict[int, int]) -> None:
-    records = errors.chunk.records
-    for row in np.flatnonzero(np.isin(records, list(refused))).tolist():
-        first = refused[int(records[row])]
-        hint = f"the business key occurs more than once in the file, first in record {first}"
-        errors.note(row, "", Code.DUPLICATE_KEY, hint)
+def _parts(chunk: RecordChunk, columns: int) -> Iterator[_Part]:
+    """The chunk in parts of at most MAX_CELLS cells, one at least."""
+    rows, size, passed = chunk.columns.num_rows, max(1, MAX_CELLS // columns), 0
+    for start in range(0, max(1, rows), size):
+        end = min(start + size, rows)
+        last = int(chunk.records[end]) - 1 if end < rows else chunk.last_record
+        after = bisect_right(chunk.malformed, last, lo=passed, key=attrgetter("record"))
+        yield _Part(chunk, start, end - start, chunk.malformed[passed:after])
+        passed = after
 
 
-def _check(errors: _Errors, typed: pl.DataFrame, contract: Contract) -> None:
-    """Pandera's checks: all of them on rows that did cast, those of single columns on the others.
+def _validate_part(
+    part: _Part,
+    match: HeaderMatch,
+    checker: Checker,
+    contract: Contract,
+    repeated: Duplicated | None,
+) -> tuple[pl.DataFrame, list[Failure]]:
+    """Typed rows that pass, with their record numbers, and what the others fail in.
 
-    So a cell that did not cast hides no other violation of its record.
+    A record's failures come in the order of this list: casts by field, then checks, then what is
+    said of the record as a whole.
     """
-    uncast = sorted(errors.by_row)
-    cast = np.setdiff1d(np.arange(typed.height), uncast, assume_unique=True)
-    for violation in check_rows(typed[cast] if uncast else typed, contract):
-        row = int(cast[violation.row])
-        errors.note(row, violation.field, violation.code, violation.hint)
-    if uncast:
-        cells = {(row, e.field) for row, known in errors.by_row.items() for e in known}
-        for violation in check_rows(typed[uncast], contract, complete=False):
-            row = uncast[violation.row]
-            if (row, violation.field) not in cells:
-                errors.note(row, violation.field, violation.code, violation.hint)
+    records = part.chunk.records[part.start : part.start + part.height]
+    typed, failures = cast_chunk(_text(part, match, contract), contract.fields)
+    failures = [f for f in failures if f.code is not Code.REQUIRED or f.field not in match.absent]
+    failures += checker.check(typed.drop(match.absent), failures)
+    if repeated is not None:
+        winners = repeated.winners[records]
+        failures.append(
+            Failure(
+                field="",
+                code=Code.DUPLICATE_KEY,
+                hint="the business key occurs more than once in the file, first in record",
+                mask=pl.Series(winners > 0),
+                numbers=winners,
+            )
+        )
+    rows = typed.insert_column(0, pl.Series(RECORD, records))
+    if failures:
+        rows = rows.filter(~failing_rows(failures, part.height))
+    return rows, failures
 
 
-def _text(chunk: RecordChunk, match: HeaderMatch, contract: Contract) -> pl.DataFrame:
+def _text(part: _Part, match: HeaderMatch, contract: Contract) -> pl.DataFrame:
     """The contract's columns as text; an optional column that the file lacks is all null."""
-    arrow = chunk.columns
+    arrow = part.chunk.columns.slice(part.start, part.height)
     absent = pa.nulls(arrow.num_rows, pa.string())
     columns = {
         f.name: arrow.column(match.positions[f.name]) if f.name in match.positions else absent
@@ -268,19 +259,21 @@ def _unique_key(contract: Contract) -> tuple[str, ...]:
     return contract.key
 
 
-def _duplicates(path: Path, contract: Contract, tally: _Tally) -> Duplicated:
+def _duplicates(
+    path: Path, contract: Contract, tally: _Tally, records: int, check: Callable[[], None]
+) -> Duplicated:
     suspects = repeated_hashes(tally.hashes)
-    tally.hashes.clear()
     key = _unique_key(contract)
 
     def keys() -> Iterator[pl.DataFrame]:
         with path.open("rb") as source:
             for _, table in AcceptedFile.open(source).batches([RECORD, *key]):
+                check()
                 frame = pl.from_arrow(table.select([RECORD, *key]))
                 assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table gives a frame
                 yield frame
 
-    return find_duplicates(keys() if len(suspects) else (), key, suspects, contract.duplicates)
+    return find_duplicates(keys, key, suspects, contract.duplicates, records=records)
 
 
 def _sum_up(
@@ -306,7 +299,7 @@ def _sum_up(
         "rejects_by_field_and_code": [
             {"field": name, "code": code, "count": count} for (name, code), count in counted
         ],
-        "sample_errors": [{**asdict(e), "code": str(e.code)} for e in tally.samples],
+        "sample_errors": tally.samples,
     }
     return Validated(
         files={name: folder / name for name in (ACCEPTED, ERRORS, REJECTS)},

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pocket_ingest.core.casting import CastFailure, cast_chunk
+from pocket_ingest.core.casting import cast_chunk
 from pocket_ingest.core.dataset import Column
+from pocket_ingest.core.failures import Failure
 from pocket_ingest_tests.examples import declare, nullable
 
 INSTANT = Annotated[pl.Datetime, "us", "UTC"]
@@ -21,7 +22,7 @@ REFUSED = object()
 
 def cast_all(
     dtype: Any, cells: list[str | None], *, required: bool = False, **options: Any
-) -> tuple[pl.Series, list[CastFailure]]:
+) -> tuple[pl.Series, list[Failure]]:
     dataset = declare(
         {"id": str, "x": dtype},
         checks={} if required else {"x": nullable()},

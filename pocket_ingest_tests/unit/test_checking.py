@@ -1,12 +1,15 @@
 """Pandera's failures as codes and sentences: each built-in check, and the hint that it gives."""
 
+from dataclasses import replace
 from typing import Any
 
 import pandera.polars as pa
 import polars as pl
 import pytest
 
-from pocket_ingest.core.checking import check_rows
+from pocket_ingest.core.checking import Checker
+from pocket_ingest.core.errors import Code
+from pocket_ingest.core.failures import Failure
 from pocket_ingest_tests.examples import declare, nullable
 
 
@@ -59,24 +62,23 @@ def test_each_check_has_its_code_and_its_sentence(
         {"id": ["1", "2", "3", "4"], "x": [good, bad, None, bad]},
         schema={"id": pl.String, "x": contract.field("x").dtype},
     )
-    found = list(check_rows(frame, contract))
-    assert [(v.row, v.field, str(v.code)) for v in found] == [(1, "x", code), (3, "x", code)]
-    assert {v.hint for v in found} == {hint}
+    found = Checker(contract).check(frame)
+    assert [(f.rows, f.field, str(f.code), f.hint) for f in found] == [([1, 3], "x", code, hint)]
 
 
 def test_a_long_list_is_cut() -> None:
     allowed = [f"v{n:02}" for n in range(40)]
     contract = declare({"id": str}, checks={"id": pa.Field(isin=allowed)}).contract
-    (violation,) = check_rows(pl.DataFrame({"id": ["x"]}), contract)
-    assert violation.hint.startswith("must be one of v00, v01")
-    assert violation.hint.endswith("v11 and 28 more")
+    (failure,) = Checker(contract).check(pl.DataFrame({"id": ["x"]}))
+    assert failure.hint.startswith("must be one of v00, v01")
+    assert failure.hint.endswith("v11 and 28 more")
 
 
 def test_a_pattern_comes_with_the_columns_description() -> None:
     field = pa.Field(str_matches=r"^\d+$", description="Digits only.")
     contract = declare({"id": str}, checks={"id": field}).contract
-    (violation,) = check_rows(pl.DataFrame({"id": ["x"]}), contract)
-    assert violation.hint == r"must have the form ^\d+$ (Digits only)"
+    (failure,) = Checker(contract).check(pl.DataFrame({"id": ["x"]}))
+    assert failure.hint == r"must have the form ^\d+$ (Digits only)"
 
 
 def owned(**said: Any) -> Any:
@@ -97,9 +99,9 @@ def owned(**said: Any) -> Any:
 )
 def test_a_teams_own_check_speaks_in_its_own_words(said: dict[str, str], hint: str) -> None:
     contract = declare({"id": str}, checks={"is_short": owned(**said)}).contract
-    (violation,) = check_rows(pl.DataFrame({"id": ["ab", "abc"]}), contract)
-    assert (violation.row, violation.field, str(violation.code)) == (1, "id", "check_failed")
-    assert violation.hint == hint
+    (failure,) = Checker(contract).check(pl.DataFrame({"id": ["ab", "abc"]}))
+    assert (failure.rows, failure.field, str(failure.code)) == ([1], "id", "check_failed")
+    assert failure.hint == hint
 
 
 def test_several_checks_on_several_columns_are_all_told() -> None:
@@ -112,7 +114,8 @@ def test_several_checks_on_several_columns_are_all_told() -> None:
         },
     ).contract
     frame = pl.DataFrame({"id": ["bbb", "a"], "x": [-1, 11], "y": [-5, 0]})
-    found = {(v.row, v.field, str(v.code)) for v in check_rows(frame, contract)}
+    failures = Checker(contract).check(frame)
+    found = {(row, f.field, str(f.code)) for f in failures for row in f.rows}
     assert found == {
         (0, "id", "text_length"),
         (0, "id", "pattern"),
@@ -131,7 +134,13 @@ def test_rows_that_are_not_whole_are_judged_by_single_columns() -> None:
         {"id": str, "x": int, "y": int}, checks={"same": rule, "x": pa.Field(ge=0)}
     ).contract
     frame = pl.DataFrame({"id": ["1", "2"], "x": [-1, None], "y": [None, 3]})
-    found = [(v.row, v.field) for v in check_rows(frame, contract, complete=False)]
-    assert found == [(0, "x")]
-    whole = pl.DataFrame({"id": ["1"], "x": [1], "y": [2]})
-    assert [(v.row, v.field) for v in check_rows(whole, contract)] == [(0, "")]
+    uncast = [
+        Failure(field=name, code=Code.INVALID_INTEGER, hint="", mask=frame[name].is_null())
+        for name in ("x", "y")
+    ]
+    found = Checker(contract).check(frame, uncast)
+    assert [(f.rows, f.field) for f in found] == [([0], "x")]
+    one_whole = pl.concat([frame, pl.DataFrame({"id": ["3"], "x": [1], "y": [2]})])
+    uncast = [replace(f, mask=f.mask.extend(pl.Series([False]))) for f in uncast]
+    found = Checker(contract).check(one_whole, uncast)
+    assert [(f.rows, f.field) for f in found] == [([0], "x"), ([2], "")]

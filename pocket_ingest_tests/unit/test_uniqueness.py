@@ -29,9 +29,10 @@ def test_repeated_hashes_are_those_that_occur_twice(chunks: list[list[int]]) -> 
     size=st.integers(1, 7),
     policy=st.sampled_from(list(Duplicates)),
     collide=st.booleans(),
+    tight=st.booleans(),
 )
 def test_duplicates_are_judged_by_value_even_where_every_hash_is_the_same(
-    keys: list[tuple[str, int]], size: int, policy: Duplicates, collide: bool
+    keys: list[tuple[str, int]], size: int, policy: Duplicates, collide: bool, tight: bool
 ) -> None:
     frame = pl.DataFrame(
         {
@@ -46,7 +47,9 @@ def test_duplicates_are_judged_by_value_even_where_every_hash_is_the_same(
         if collide:
             patch.setattr(uniqueness, "hash_keys", same_for_all)
         suspects = repeated_hashes([uniqueness.hash_keys(c, ("a", "b")) for c in chunks])
-        found = find_duplicates(chunks, ("a", "b"), suspects, policy)
+        if tight:
+            patch.setattr(uniqueness, "MAX_BYTES", 1)
+        found = find_duplicates(lambda: chunks, ("a", "b"), suspects, policy, records=len(keys))
     places: dict[Any, list[int]] = {}
     for number, key in enumerate(keys, 1):
         places.setdefault(key, []).append(number)
@@ -56,8 +59,10 @@ def test_duplicates_are_judged_by_value_even_where_every_hash_is_the_same(
         losing = numbers if policy is Duplicates.REJECT else [n for n in numbers if n != winner]
         if len(numbers) > 1:
             expected |= dict.fromkeys(losing, winner)
-    assert dict(zip(found.records.tolist(), found.winners.tolist(), strict=True)) == expected
-    assert found.records.tolist() == sorted(expected)
+    pieces = list(found.pieces())
+    listed = [pair for piece in pieces for pair in zip(*map(np.ndarray.tolist, piece), strict=True)]
+    assert listed == sorted(expected.items())
+    assert found.count == len(expected)
 
 
 def same_for_all(rows: pl.DataFrame, key: tuple[str, ...]) -> np.ndarray:
@@ -70,6 +75,7 @@ def test_columns_do_not_run_into_each_other() -> None:
 
 
 def test_nothing_to_judge_is_nothing_found() -> None:
-    nothing = find_duplicates((), ("a",), np.empty(0, np.uint64), Duplicates.LAST)
-    assert len(nothing.records) == len(nothing.winners) == 0
+    nothing = find_duplicates(list, ("a",), np.empty(0, np.uint64), Duplicates.LAST, records=3)
+    assert nothing.count == 0
+    assert list(nothing.pieces()) == []
     assert len(repeated_hashes([])) == 0
