@@ -81,6 +81,7 @@ def _run(root: Path, server: EmbeddedPostgres, *, kills: int, seed: int) -> dict
         "killed": done.kills,
         "kills": dict(sorted(done.kinds.items())),
         "killed workers had in hand": dict(sorted(done.stages.items())),
+        "interrupts sent": done.interrupts,
         "files sent": len(workload.sent),
         "jobs": found.jobs,
         "jobs by state": dict(sorted(found.states.items())),

@@ -31,6 +31,8 @@ BACKLOG = 8
 """Files on their way; fewer, and workers idle; many more, and the end takes long."""
 CHUNK_RECORDS = 40
 WAIT_FOR_STAGE_SECONDS = 10.0
+ASK_AGAIN_SECONDS = 15.0
+"""A worker that has not ended by then is interrupted again, as a person would do."""
 DEAF_SECONDS = 120.0
 """A worker that was interrupted has put its job back and ended by then, on any machine."""
 NO_PROGRESS_SECONDS = 180.0
@@ -65,11 +67,13 @@ class Figures:
     Attributes:
         kinds: kills by kind.
         stages: kills of workers by what they had in hand: a stage of a job, or "no job".
+        interrupts: how often workers were interrupted; some must be told twice.
         died: victims that ended without being told to, with the end of their log.
     """
 
     kinds: Counter[str] = field(default_factory=Counter)
     stages: Counter[str] = field(default_factory=Counter)
+    interrupts: int = 0
     died: list[str] = field(default_factory=list)
     stuck: int = 0
 
@@ -86,6 +90,7 @@ class _Victim:
     log: Path
     resume_at: float | None = None
     end_by: float | None = None
+    ask_again_at: float = 0.0
 
 
 class Supervisor:
@@ -154,7 +159,12 @@ class Supervisor:
                 self._bury(victim)
                 if victim.end_by is None:
                     self.figures.died.append(f"{victim.role}: {_tail(victim.log)}")
-            elif victim.end_by is not None and now > victim.end_by:
+            elif victim.end_by is not None and now < victim.end_by:
+                if now > victim.ask_again_at:
+                    victim.ask_again_at = now + ASK_AGAIN_SECONDS
+                    victim.process.send_signal(signal.SIGINT)
+                    self.figures.interrupts += 1
+            elif victim.end_by is not None:
                 victim.process.kill()
                 self._bury(victim)
                 self.figures.died.append(f"{victim.role} was deaf: {_tail(victim.log)}")
@@ -257,8 +267,8 @@ class Supervisor:
             found.resume_at = time.monotonic() + LEASE_SECONDS + late
             return True
         if kind == "worker interrupted":
-            found.process.send_signal(signal.SIGINT)
             found.end_by = time.monotonic() + DEAF_SECONDS
+            self._tend()
             return True
         return self._kill_worker(found)
 
