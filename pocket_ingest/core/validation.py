@@ -284,7 +284,9 @@ def _sum_up(
     tally: _Tally,
     duplicates: int,
 ) -> Validated:
-    counted = tally.by_field_and_code.most_common(MAX_COUNTED)
+    # By count, then by name: an order that does not depend on the sizes of the chunks.
+    by_count = sorted(tally.by_field_and_code.items(), key=lambda item: (-item[1], item[0]))
+    counted = by_count[:MAX_COUNTED]
     report = {
         "encoding": reading.encoding,
         "delimiter": contract.dataset.delimiter,
