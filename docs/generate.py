@@ -30,6 +30,10 @@ SCOPES = {
             "backfill of its partition or `pocket-ingest retry-failed`."
         ),
     ),
+    Scope.NOTICE: (
+        "Notices",
+        "The file is read all the same; its report and `pocket-ingest inspect` say this of it.",
+    ),
     Scope.SYSTEM: ("Everything else", "About the configuration or the system, not about a file."),
 }
 

@@ -27,6 +27,7 @@ from pocket_ingest.core.dataset import (
 )
 from pocket_ingest.core.errors import Code, PermanentError
 from pocket_ingest.core.formats import FormatError, compile_format
+from pocket_ingest.core.reading.expectation import fold
 
 # Postgres cuts identifiers at 63 bytes; the rest leaves room for constraint suffixes.
 MAX_NAME = 48
@@ -127,11 +128,6 @@ def compile_contract(dataset: Dataset) -> Contract:
         duplicates=_choice(dataset, Duplicates, dataset.duplicates, "duplicates"),
         version=_version(dataset, schema),
     )
-
-
-def fold(name: str) -> str:
-    """A header name without case, spaces and punctuation: ``Permit #`` is ``permit``."""
-    return "".join(c for c in name.casefold() if c.isalnum())
 
 
 def _invalid(dataset: Dataset, detail: str) -> PermanentError:

@@ -16,6 +16,7 @@ class Scope(StrEnum):
 
     RECORD = "record"
     FILE = "file"
+    NOTICE = "notice"
     SYSTEM = "system"
 
 
@@ -38,6 +39,9 @@ class Code(StrEnum):
     NUL_BYTE = "nul_byte"
     INVALID_ENCODING = "invalid_encoding"
     RECORD_TOO_LONG = "record_too_long"
+    FIELD_TOO_LONG = "field_too_long"
+    ERROR_CELL = "error_cell"
+    INVALID_JSON = "invalid_json"
     # a field that the contract refuses
     REQUIRED = "required"
     INVALID_INTEGER = "invalid_integer"
@@ -59,11 +63,31 @@ class Code(StrEnum):
     DUPLICATE_HEADER = "duplicate_header"
     MISSING_COLUMN = "missing_column"
     HEADER_UNREADABLE = "header_unreadable"
+    AMBIGUOUS_DIALECT = "ambiguous_dialect"
+    AMBIGUOUS_ENCODING = "ambiguous_encoding"
+    AMBIGUOUS_SHEET = "ambiguous_sheet"
+    MISSING_SHEET = "missing_sheet"
+    SPREADSHEET_UNREADABLE = "spreadsheet_unreadable"
+    SPREADSHEET_TOO_LARGE = "spreadsheet_too_large"
+    JSON_UNREADABLE = "json_unreadable"
+    PARQUET_UNREADABLE = "parquet_unreadable"
+    ARCHIVE_TOO_LARGE = "archive_too_large"
+    ARCHIVE_MEMBERS = "archive_members"
+    ARCHIVE_DAMAGED = "archive_damaged"
+    UNSAFE_ARCHIVE_PATH = "unsafe_archive_path"
+    NESTED_ARCHIVE = "nested_archive"
     TOO_MANY_COLUMNS = "too_many_columns"
     TOO_MANY_REJECTS = "too_many_rejects"
     UPLOAD_CHANGED = "upload_changed"
     UPLOAD_MISSING = "upload_missing"
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
+    # what a person should know of a file that is read all the same
+    WRONG_EXTENSION = "wrong_extension"
+    ASSUMED_ENCODING = "assumed_encoding"
+    MOJIBAKE = "mojibake"
+    MIXED_LINE_ENDS = "mixed_line_ends"
+    LINES_OUTSIDE = "lines_outside"
+    MADE_UP_HEADER = "made_up_header"
     # the system
     UNKNOWN_DATASET = "unknown_dataset"
     INVALID_CONTRACT = "invalid_contract"
@@ -90,6 +114,10 @@ def _record(meaning: str, remedy: str) -> Explanation:
 
 def _file(meaning: str, remedy: str) -> Explanation:
     return Explanation(scope=Scope.FILE, meaning=meaning, remedy=remedy)
+
+
+def _notice(meaning: str, remedy: str) -> Explanation:
+    return Explanation(scope=Scope.NOTICE, meaning=meaning, remedy=remedy)
 
 
 def _system(meaning: str, remedy: str) -> Explanation:
@@ -120,6 +148,18 @@ CATALOGUE: dict[Code, Explanation] = {
     Code.RECORD_TOO_LONG: _record(
         "The record is longer than `POCKET_MAX_RECORD_BYTES`.",
         "Look for a quote that is never closed; else raise the limit.",
+    ),
+    Code.FIELD_TOO_LONG: _record(
+        "A field of the record is longer than `POCKET_MAX_FIELD_BYTES`.",
+        "Look for a quote that is never closed; else raise the limit.",
+    ),
+    Code.ERROR_CELL: _record(
+        "A cell of the spreadsheet holds an error, like #REF! or #N/A.",
+        "Mend the formula, or put a value in its place.",
+    ),
+    Code.INVALID_JSON: _record(
+        "The record is not a JSON object, or names a key twice.",
+        "Mend it; each record is one object.",
     ),
     Code.REQUIRED: _record("A field that needs a value has none.", "Fill it in."),
     Code.INVALID_INTEGER: _record(
@@ -173,6 +213,75 @@ CATALOGUE: dict[Code, Explanation] = {
     ),
     Code.HEADER_UNREADABLE: _file(
         "The first line cannot be read as a header.", "Put the column names into the first line."
+    ),
+    Code.AMBIGUOUS_DIALECT: _file(
+        "The file can be read in two ways that differ, and neither explains it better.",
+        "The team declares what the message names in the dataset's `FileFormat`.",
+    ),
+    Code.AMBIGUOUS_ENCODING: _file(
+        "The bytes of the file are text in more than one encoding.",
+        "Save the file as UTF-8, or the team declares `encoding` in the dataset's `FileFormat`.",
+    ),
+    Code.AMBIGUOUS_SHEET: _file(
+        "More than one sheet of the workbook has the contract's columns.",
+        "Remove the others, or the team declares `sheet` in the dataset's `FileFormat`.",
+    ),
+    Code.MISSING_SHEET: _file(
+        "The workbook has no sheet of the declared name.", "Give the sheet that name."
+    ),
+    Code.SPREADSHEET_UNREADABLE: _file(
+        "The workbook is damaged or protected by a password.",
+        "Open it, save it again without a password, and send it.",
+    ),
+    Code.SPREADSHEET_TOO_LARGE: _file(
+        "The sheet takes more memory than `POCKET_MAX_SHEET_BYTES`.",
+        "Save it as CSV, which has no such limit.",
+    ),
+    Code.JSON_UNREADABLE: _file(
+        "The file is neither JSON objects, one a line, nor an array of them.",
+        "Send one object a line.",
+    ),
+    Code.PARQUET_UNREADABLE: _file(
+        "The Parquet file is damaged, or a row group of it is too large.", "Write it again."
+    ),
+    Code.ARCHIVE_TOO_LARGE: _file(
+        "Unpacked, the file passes `POCKET_MAX_UNPACKED_BYTES` or `POCKET_MAX_UNPACK_RATIO`.",
+        "Send it in parts, or unpacked; else raise the limit.",
+    ),
+    Code.ARCHIVE_MEMBERS: _file(
+        "The archive holds no file with data, more than one, or not the declared one.",
+        "Pack one file, or the team declares `member` in the dataset's `FileFormat`.",
+    ),
+    Code.ARCHIVE_DAMAGED: _file(
+        "The archive cannot be unpacked: cut off, damaged or protected by a password.",
+        "Pack it again and send it.",
+    ),
+    Code.UNSAFE_ARCHIVE_PATH: _file(
+        "A member of the archive has a path that leads out of it.", "Pack it again."
+    ),
+    Code.NESTED_ARCHIVE: _file("The archive holds another archive.", "Pack the file itself."),
+    Code.WRONG_EXTENSION: _notice(
+        "The file is of another type than its name says; it was read by its content.",
+        "Nothing; the name misleads people only.",
+    ),
+    Code.ASSUMED_ENCODING: _notice(
+        "The file is not UTF-8 and does not say what it is; an encoding was assumed.",
+        "Check names with accents; save as UTF-8, or the team declares `encoding`.",
+    ),
+    Code.MOJIBAKE: _notice(
+        "Text in the file was garbled before it was sent: UTF-8 read as another encoding.",
+        "Mend it where the file is made; it was read as it is.",
+    ),
+    Code.MIXED_LINE_ENDS: _notice(
+        "Lines end in different ways.", "Nothing; each is read as a line end."
+    ),
+    Code.LINES_OUTSIDE: _notice(
+        "Lines before the header or after the last record were taken for no records.",
+        "Check them; the team can declare `skip_lines` and `footer_lines`.",
+    ),
+    Code.MADE_UP_HEADER: _notice(
+        "The file has no header, or one with fewer names than columns.",
+        "The team declares `header_rows=0`, or the sender adds the names.",
     ),
     Code.TOO_MANY_COLUMNS: _file(
         "The header has more columns than `POCKET_MAX_COLUMNS`.",

@@ -7,8 +7,9 @@ Not here: finding the header in the file (reading/).
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pocket_ingest.core.contract import Contract, fold
+from pocket_ingest.core.contract import Contract
 from pocket_ingest.core.errors import Code, PermanentError
+from pocket_ingest.core.reading.expectation import fold
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pocket_ingest.core.contract import Kind, fold
+from pocket_ingest.core.contract import Kind
 from pocket_ingest.core.dataset import Column, Dataset, Existing, Fixed, FromColumn, FromPath
 from pocket_ingest.core.errors import Code, PermanentError
+from pocket_ingest.core.reading.expectation import fold
 from pocket_ingest_tests.examples import declare, nullable
 
 COLUMNS = {"id": str, "count": int, "day": date, "at": datetime, "owner": str}

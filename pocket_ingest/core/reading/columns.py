@@ -15,8 +15,8 @@ import pyarrow.csv
 
 from pocket_ingest.core.errors import Code
 from pocket_ingest.core.reading.grammar import CR, LF, Grammar
+from pocket_ingest.core.reading.records import Positions
 from pocket_ingest.core.reading.resync import field_count_hint
-from pocket_ingest.core.reading.splitting import Positions
 
 BOM = b"\xef\xbb\xbf"
 LAST_ASCII = 0x7F

@@ -16,7 +16,6 @@ from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from pocket_ingest.core.errors import Code
 from pocket_ingest.core.reading import columns
@@ -29,105 +28,17 @@ from pocket_ingest.core.reading.grammar import (
     count_lines,
 )
 from pocket_ingest.core.reading.opening import open_csv
+from pocket_ingest.core.reading.records import (
+    DEFAULT_LIMITS,
+    LineAccount,
+    MalformedRecord,
+    Positions,
+    ReadingLimits,
+    RecordChunk,
+)
 from pocket_ingest.core.reading.resync import Judge, Skip, Verdict
-from pocket_ingest.core.reading.splitting import Positions, Splitter, Stretch
+from pocket_ingest.core.reading.splitting import Splitter, Stretch
 from pocket_ingest.core.reading.window import Window, WindowEnd
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadingLimits:
-    """Bounds of what the reader holds and accepts.
-
-    Attributes:
-        chunk_bytes: bytes of a chunk at most, unless its only record is longer.
-        max_record_bytes: a longer record is rejected as ``record_too_long``.
-        max_columns: a file with more columns is refused.
-        chunk_records: records of a chunk at most.
-    """
-
-    chunk_bytes: int = 16 * 2**20
-    max_record_bytes: int = 8 * 2**20
-    max_columns: int = 2_000
-    chunk_records: int = 200_000
-
-    def __post_init__(self) -> None:
-        if min(self.chunk_bytes, self.max_record_bytes, self.max_columns, self.chunk_records) < 1:
-            raise ValueError("every reading limit must be at least 1")
-        # Arrow's text columns address 2 GiB; half of it leaves room for one long record.
-        if self.chunk_bytes + self.max_record_bytes > 2**30:
-            raise ValueError("chunk_bytes and max_record_bytes must not exceed 1 GiB in sum")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MalformedRecord:
-    """A record that cannot be read.
-
-    Attributes:
-        record: 1-based number of the record.
-        line: 1-based physical line where it begins.
-        lines: physical lines that it spans, which is what it cost.
-        code: what is wrong.
-        hint: the same as a sentence, without any cell's value.
-        raw: its original bytes without the line terminator; of a record that is too long, the
-            first 4096.
-    """
-
-    record: int
-    line: int
-    lines: int
-    code: Code
-    hint: str
-    raw: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordChunk:
-    """Consecutive records; each number is either a row of ``columns`` or in ``malformed``.
-
-    Attributes:
-        first_record: number of the first record, sound or not.
-        last_record: number of the last one.
-        columns: the sound records; all columns are text, named by POSITION ("0", "1", ...), so
-            that a header with an empty name, or the same name twice, can be shown too. A bare
-            empty field is null, a quoted one is the empty text.
-        records: int64 number of each row's record.
-        lines: int64 physical line where each row's record begins.
-        malformed: the others, by number.
-    """
-
-    first_record: int
-    last_record: int
-    columns: pa.RecordBatch
-    records: Positions
-    lines: Positions
-    malformed: tuple[MalformedRecord, ...]
-    _data: bytes
-    _starts: Positions
-    _ends: Positions
-
-    def raw(self, row: int) -> bytes:
-        """The original bytes of a row's record, without its line terminator."""
-        return self._data[int(self._starts[row]) : int(self._ends[row])]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LineAccount:
-    """What every physical line of the file is.
-
-    Attributes:
-        header_lines: lines of the header.
-        record_lines: lines of records, sound or malformed.
-        blank_lines: lines without a byte that are no record.
-    """
-
-    header_lines: int
-    record_lines: int
-    blank_lines: int
-
-    @property
-    def total(self) -> int:
-        """Physical lines of the file."""
-        return self.header_lines + self.record_lines + self.blank_lines
 
 
 class CsvReading:
@@ -351,6 +262,18 @@ class CsvReading:
             yield draft.finish(b"\n" * size, self._grammar, 1)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Raws:
+    """The original bytes of a chunk's sound records."""
+
+    data: bytes
+    starts: Positions
+    ends: Positions
+
+    def __call__(self, row: int) -> bytes:
+        return self.data[int(self.starts[row]) : int(self.ends[row])]
+
+
 class _Patience:
     """How many records are split line by line before the next attempt to prove a whole block.
 
@@ -461,9 +384,7 @@ class _Draft:
             records=sound[4],
             lines=sound[3],
             malformed=tuple(sorted(self._malformed, key=attrgetter("record"))),
-            _data=data,
-            _starts=sound[0],
-            _ends=sound[1],
+            raw=_Raws(data=data, starts=sound[0], ends=sound[1]),
         )
 
     def _flush(self) -> None:
@@ -485,7 +406,7 @@ def read_csv(
     *,
     delimiter: bytes = b",",
     quote: bytes = b'"',
-    limits: ReadingLimits = ReadingLimits(),
+    limits: ReadingLimits = DEFAULT_LIMITS,
 ) -> CsvReading:
     """Open a CSV file (RFC 4180, UTF-8) for one walk through its records.
 

@@ -15,6 +15,7 @@ from pocket_ingest.core.reading.grammar import (
     count_line_ends,
     count_lines,
 )
+from pocket_ingest.core.reading.records import Header
 from pocket_ingest.core.reading.resync import Judge
 from pocket_ingest.core.reading.window import Window
 
@@ -42,21 +43,6 @@ OTHER_TYPES = (
     (b"SQLite format 3\x00", "an SQLite database"),
     (b"%PDF-", "a PDF document"),
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Header:
-    """The header record.
-
-    Attributes:
-        names: column names as they are written: perhaps empty, perhaps twice the same.
-        line: physical line where the header begins; more than 1 after blank lines.
-        raw: its original bytes, without byte order mark and line terminator.
-    """
-
-    names: tuple[str, ...]
-    line: int
-    raw: bytes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pocket_ingest.core.reading.grammar import CR, LF, Grammar
+from pocket_ingest.core.reading.records import Positions
 from pocket_ingest.core.reading.resync import Judge
 from pocket_ingest.core.reading.window import Window, WindowEnd
 
-Positions = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 # Masks and positions of a block of this size stay in a core's own cache.
