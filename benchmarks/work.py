@@ -22,23 +22,17 @@ from benchmarks.permits import HEADER, PARCEL, STATUSES, TYPES, bench_permits, w
 from pocket_ingest.adapters.postgres.connection import Database
 from pocket_ingest.adapters.postgres.schema import ensure_table, migrate
 from pocket_ingest.core.intake import take_in_file
-from pocket_ingest.core.reading import ReadingLimits, read_csv
+from pocket_ingest.core.reading import ReadingLimits, open_table
 from pocket_ingest.core.validation import validate_file
 from pocket_ingest.settings import Settings
-from pocket_ingest.wiring import build_engine
+from pocket_ingest.wiring import build_engine, reading_limits
 
 Found = dict[str, Any]
 
 
 def limits() -> ReadingLimits:
     """The reader's bounds as they are by default."""
-    settings = Settings()
-    return ReadingLimits(
-        chunk_bytes=settings.chunk_bytes,
-        chunk_records=settings.chunk_records,
-        max_record_bytes=settings.max_record_bytes,
-        max_columns=settings.max_columns,
-    )
+    return reading_limits(Settings())
 
 
 def generate(folder: str, records: str) -> Found:
@@ -79,8 +73,8 @@ def read_own(file: str) -> Found:
     bounds = limits()
     started = time.perf_counter()
     good = bad = 0
-    with Path(file).open("rb") as source:
-        for chunk in read_csv(source, delimiter=b",", limits=bounds):
+    with open_table(lambda: Path(file).open("rb"), limits=bounds) as reading:
+        for chunk in reading:
             good += chunk.columns.num_rows
             bad += len(chunk.malformed)
     return {"seconds": time.perf_counter() - started, "good": good, "malformed": bad}
@@ -180,8 +174,8 @@ def validate_by_hand(file: str) -> Found:
 
 
 def _texts(file: str, bounds: ReadingLimits) -> Iterator[tuple[pl.DataFrame, int]]:
-    with Path(file).open("rb") as source:
-        for chunk in read_csv(source, delimiter=b",", limits=bounds):
+    with open_table(lambda: Path(file).open("rb"), limits=bounds) as reading:
+        for chunk in reading:
             frame = pl.from_arrow(chunk.columns.rename_columns(HEADER))
             assert isinstance(frame, pl.DataFrame)
             yield frame.with_columns(pl.Series("_record", chunk.records)), len(chunk.malformed)

@@ -12,5 +12,15 @@ from pocket_ingest.core.dataset import (
     FromColumn,
     FromPath,
 )
+from pocket_ingest.core.file_format import FileFormat
 
-__all__ = ["Column", "Dataset", "Duplicates", "Existing", "Fixed", "FromColumn", "FromPath"]
+__all__ = [
+    "Column",
+    "Dataset",
+    "Duplicates",
+    "Existing",
+    "FileFormat",
+    "Fixed",
+    "FromColumn",
+    "FromPath",
+]

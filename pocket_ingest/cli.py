@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
 from uuid import UUID
 
 import typer
@@ -37,6 +37,8 @@ app = typer.Typer(
 # Where nobody looks (a log, a pipe) there is no width to fit; 80 columns would fold every name.
 out = Console(width=None if sys.stdout.isatty() else 140)
 err = Console(stderr=True)
+
+STANDARD_OUTPUT = "-"
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DatasetName = Annotated[str | None, typer.Option("--dataset", help="Only this dataset.")]
@@ -113,6 +115,54 @@ def run(
         done = process_import(engine, intake.job.id, worker=worker_name())
         _tell_job(engine, done.job, as_json=as_json, note=done.skipped)
         raise typer.Exit(_exit_of(done.job))
+
+
+@app.command()
+def inspect(
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="The file.")
+    ],
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="Read it as a file of this dataset.")
+    ] = None,
+    normalized: Annotated[
+        Path | None,
+        typer.Option(
+            "--normalized",
+            metavar="OUT.csv",
+            help="Write what was read as UTF-8 CSV with commas; - for standard output.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the reader makes of a file. Needs no database.
+
+    Exit code 0: every record can be read, and the header fits the dataset. 1: the file cannot be
+    read, or does not fit. 3: some records cannot be read.
+    """
+    from pocket_ingest.core.inspecting import inspect_file  # noqa: PLC0415
+    from pocket_ingest.core.intake import find_dataset  # noqa: PLC0415
+    from pocket_ingest.stack.findings import inspection_facts, print_inspection  # noqa: PLC0415
+    from pocket_ingest.wiring import load_datasets, reading_limits  # noqa: PLC0415
+
+    settings = _settings()
+    declared = find_dataset(dataset, load_datasets(settings)) if dataset else None
+    with _output(normalized, file) as target:
+        found = inspect_file(
+            lambda: file.open("rb"),
+            limits=reading_limits(settings),
+            dataset=declared,
+            name=file.name,
+            normalized=target,
+        )
+    aside = normalized is not None and str(normalized) == STANDARD_OUTPUT
+    if as_json:
+        _print_json(inspection_facts(found, file.name), aside=aside)
+    else:
+        print_inspection(err if aside else out, found, file.name)
+    if found.mismatch is not None:
+        raise typer.Exit(Exit.FAILED)
+    raise typer.Exit(Exit.REJECTED if found.problem_counts else Exit.DONE)
 
 
 @app.command()
@@ -335,8 +385,30 @@ def _job_facts(engine: "Engine", job: "ImportJob") -> dict[str, Any]:
     return {**facts, **{name: upload[name] for name in upload if name != "id"}}
 
 
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, default=str, indent=2))  # noqa: T201 - the output itself
+@contextmanager
+def _output(path: Path | None, source: Path) -> Iterator[BinaryIO | None]:
+    """Where the normalized records go; a file is there whole or not at all."""
+    if path is None:
+        yield None
+        return
+    if str(path) == STANDARD_OUTPUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if path.exists() and path.samefile(source):
+        raise typer.BadParameter("it is the file that is read", param_hint="--normalized")
+    unfinished = path.with_name(f"{path.name}.part")
+    try:
+        with unfinished.open("wb") as target:
+            yield target
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _print_json(value: Any, *, aside: bool = False) -> None:
+    text = json.dumps(value, default=str, indent=2)
+    print(text, file=sys.stderr if aside else sys.stdout)
 
 
 if __name__ == "__main__":

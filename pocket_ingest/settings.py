@@ -97,7 +97,24 @@ class Settings(BaseSettings):
     max_record_bytes: int = Field(
         default=8 * 2**20, ge=1024, description="A longer record is rejected."
     )
+    max_field_bytes: int = Field(
+        default=8 * 2**20, ge=1024, description="A record with a longer field is rejected."
+    )
     max_columns: int = Field(default=2_000, ge=1, description="A wider file is refused.")
+    max_unpacked_bytes: int = Field(
+        default=64 * 2**30, ge=1024, description="A packed file that holds more is refused."
+    )
+    max_unpack_ratio: int = Field(
+        default=200, ge=2, description="A packed file that grows by more than this is refused."
+    )
+    max_members: int = Field(
+        default=1_000, ge=1, description="An archive with more members is refused."
+    )
+    max_sheet_bytes: int = Field(
+        default=256 * 2**20,
+        ge=2**20,
+        description="A spreadsheet that takes more memory to read is refused.",
+    )
     webserver_host: str = Field(
         default="127.0.0.1",
         description="Address that Dagit listens on. It has no login: keep it behind a proxy.",

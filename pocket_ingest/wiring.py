@@ -7,6 +7,7 @@ Not here: anything that an adapter or the engine does.
 import os
 import socket
 from collections.abc import Mapping
+from dataclasses import fields
 
 from pocket_ingest.adapters.local_store import LocalStore
 from pocket_ingest.adapters.postgres.connection import Database
@@ -57,15 +58,17 @@ def build_engine(
         ledger=PostgresLedger(database),
         loader=PostgresLoader(database, schema=settings.table_schema),
         datasets=load_datasets(settings) if datasets is None else datasets,
-        limits=ReadingLimits(
-            chunk_bytes=settings.chunk_bytes,
-            chunk_records=settings.chunk_records,
-            max_record_bytes=settings.max_record_bytes,
-            max_columns=settings.max_columns,
-        ),
+        limits=reading_limits(settings),
         scratch=settings.home / "scratch",
         lease_seconds=settings.lease_seconds,
         transient_tries=settings.transient_tries,
+    )
+
+
+def reading_limits(settings: Settings) -> ReadingLimits:
+    """The reader's bounds."""
+    return ReadingLimits(
+        **{limit.name: getattr(settings, limit.name) for limit in fields(ReadingLimits)}
     )
 
 

@@ -22,6 +22,7 @@ from pocket_ingest.core.contract import Contract
 from pocket_ingest.core.failures import Reason, Refused
 from pocket_ingest.core.jobs import Claim, ImportJob
 from pocket_ingest.core.ports import Store
+from pocket_ingest.core.reading import Found
 
 ACCEPTED = "accepted.parquet"
 REJECTS = "rejects.csv"
@@ -205,20 +206,26 @@ class RejectsWriter:
     """Writes rejects.csv: the refused records in the file's own bytes, behind four columns.
 
     The leading columns say which record it is and what is wrong with it; what follows them is the
-    record's original text, untouched, so that a person fixes it where it is wrong.
+    record's original text in the file's own encoding and dialect, untouched, so that a person
+    fixes it where it is wrong. Of a file that is not CSV, the text is a line of CSV.
     """
 
-    def __init__(self, path: Path, *, header: bytes, delimiter: bytes) -> None:
+    def __init__(self, path: Path, *, header: bytes, found: Found) -> None:
         self._file = path.open("wb")
-        self._delimiter = delimiter
-        cells = [name.encode() for name in REJECT_COLUMNS]
-        self._file.write(delimiter.join([*cells, header]) + b"\n")
+        self._codec = found.encoding or "utf-8"
+        self._delimiter = found.delimiter or ","
+        self._quote = found.quote
+        self._end = self._encoded("\n")
+        between = self._encoded(self._delimiter)
+        if self._codec.startswith(("utf-16", "utf-32")):
+            self._file.write(self._encoded("\N{BYTE ORDER MARK}"))
+        self._file.write(between.join([*map(self._encoded, REJECT_COLUMNS), header]) + self._end)
 
     def write(self, refused: Refused) -> None:
         """Append some records."""
         ends = np.searchsorted(refused.owners, np.arange(len(refused.records)), side="right")
         # Records that fail in the same way say the same; most files have few ways.
-        said: dict[tuple[int, ...], bytes] = {}
+        said: dict[tuple[int, ...], str] = {}
         kinds = refused.kinds.tolist()
         start, between = 0, self._delimiter
         for record, line, end, raw in zip(
@@ -233,15 +240,22 @@ class RejectsWriter:
             cells = said.get(mine)
             if cells is None:
                 cells = said[mine] = self._say([refused.reasons[kind] for kind in mine])
-            self._file.write(
-                b"%d%b%d%b%b%b%b\n" % (record, between, line, between, cells, between, raw)
-            )
+            leading = f"{record}{between}{line}{between}{cells}{between}"
+            self._file.write(self._encoded(leading) + raw + self._end)
 
-    def _say(self, reasons: Sequence[Reason]) -> bytes:
+    def _say(self, reasons: Sequence[Reason]) -> str:
         """The cells of codes and hint."""
         codes = " ".join(dict.fromkeys(code for _, code, _ in reasons))
         hint = "; ".join(f"{name} {hint}" if name else hint for name, _, hint in reasons)
-        return b'%b%b"%b"' % (codes.encode(), self._delimiter, hint.replace('"', '""').encode())
+        if self._quote:
+            hint = f"{self._quote}{hint.replace(self._quote, self._quote * 2)}{self._quote}"
+        else:
+            hint = hint.replace(self._delimiter, " ")
+        return f"{codes}{self._delimiter}{hint}"
+
+    def _encoded(self, text: str) -> bytes:
+        # A hint may name a field with letters that the file's encoding does not have.
+        return text.encode("utf-8" if self._codec == "utf-8-sig" else self._codec, "replace")
 
     def close(self) -> None:
         """Finish the file."""

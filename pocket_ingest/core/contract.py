@@ -27,10 +27,11 @@ from pocket_ingest.core.dataset import (
 )
 from pocket_ingest.core.errors import Code, PermanentError
 from pocket_ingest.core.formats import FormatError, compile_format
-from pocket_ingest.core.reading.expectation import fold
+from pocket_ingest.core.reading.expectation import CellForm, Expectation, ExpectedColumn, fold
 
 # Postgres cuts identifiers at 63 bytes; the rest leaves room for constraint suffixes.
 MAX_NAME = 48
+MAX_HEADER_ROWS = 3
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 # Columns that every table of Postgres has; no table can have another of these names.
 SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
@@ -86,12 +87,38 @@ class Contract:
         """The dataset's name, which is also the table's."""
         return self.dataset.name
 
+    @property
+    def expectation(self) -> Expectation:
+        """What the reader may expect of a file."""
+        return Expectation(
+            columns=tuple(_expected(field) for field in self.fields), format=self.dataset.format
+        )
+
     def field(self, name: str) -> Field:
         """The field of that name. Raises KeyError."""
         for field in self.fields:
             if field.name == name:
                 return field
         raise KeyError(name)
+
+
+def _expected(field: Field) -> ExpectedColumn:
+    options = field.column
+    names = (field.name, *options.aliases) if options.position is None else ()
+    first = options.formats[0] if options.formats else ""
+    return ExpectedColumn(
+        name=field.name,
+        headers=frozenset(map(fold, names)),
+        required=field.required,
+        position=options.position,
+        form=CellForm(
+            date=first if field.kind is Kind.DATE else "",
+            timestamp=first if field.kind is Kind.TIMESTAMP else "",
+            decimal_mark=options.decimal_mark,
+            true=next(iter(options.true), "true"),
+            false=next(iter(options.false), "false"),
+        ),
+    )
 
 
 def compile_contract(dataset: Dataset) -> Contract:
@@ -101,6 +128,7 @@ def compile_contract(dataset: Dataset) -> Contract:
         PermanentError: invalid_contract, with the sentence that says what to mend.
     """
     _check_name(dataset)
+    _check_file_format(dataset)
     try:
         schema = dataset.model.to_schema()
     except Exception as error:
@@ -139,8 +167,37 @@ def _check_name(dataset: Dataset) -> None:
         raise _invalid(
             dataset, f"the name must be lower-case letters, digits and _, at most {MAX_NAME} long"
         )
-    if len(dataset.delimiter.encode()) != 1 or dataset.delimiter in '"\r\n':
-        raise _invalid(dataset, "delimiter must be one ASCII character, no quote or line end")
+
+
+def _check_file_format(dataset: Dataset) -> None:
+    declared = dataset.format
+    if declared.encoding is not None and not _is_codec(declared.encoding):
+        raise _invalid(dataset, f"format: Python has no text encoding {declared.encoding!r}")
+    if declared.delimiter is not None and not re.fullmatch(r"[^\r\n\0\"]+", declared.delimiter):
+        raise _invalid(dataset, "format: delimiter is one or more characters, no quote or line end")
+    for name in ("quote", "escape"):
+        mark = getattr(declared, name)
+        if mark and (len(mark.encode()) != 1 or mark in "\r\n\0" or mark == declared.delimiter):
+            raise _invalid(dataset, f"format: {name} is one ASCII character, or none")
+    if declared.comment is not None and not re.fullmatch(r"[!-~]*", declared.comment):
+        raise _invalid(dataset, "format: comment is visible ASCII characters, or none")
+    for name, most in (
+        ("header_rows", MAX_HEADER_ROWS),
+        ("skip_lines", None),
+        ("footer_lines", None),
+    ):
+        count = getattr(declared, name)
+        if count is not None and (count < 0 or (most is not None and count > most)):
+            raise _invalid(
+                dataset, f"format: {name} is a number from 0{f' to {most}' if most else ''}"
+            )
+
+
+def _is_codec(name: str) -> bool:
+    try:
+        return isinstance("".encode(name), bytes)
+    except LookupError:
+        return False
 
 
 def _choice(dataset: Dataset, kind: type[Any], value: str, name: str) -> Any:
@@ -209,6 +266,8 @@ def _kind(dtype: pl.DataType) -> Kind | None:
 def _check_options(dataset: Dataset, field: Field) -> None:
     options = field.column
     where = f"Column {field.name!r}"
+    if options.position is not None and options.position < 1:
+        raise _invalid(dataset, f"{where}: position counts from 1")
     if len(options.decimal_mark) != 1 or len(options.grouping) > 1:
         raise _invalid(dataset, f"{where}: decimal_mark is one character, grouping one or none")
     if options.decimal_mark == options.grouping:
@@ -285,7 +344,14 @@ def _check_tenant(dataset: Dataset, fields: tuple[Field, ...]) -> None:
 
 def _check_aliases(dataset: Dataset, fields: tuple[Field, ...]) -> None:
     owner: dict[str, str] = {}
+    places: dict[int, str] = {}
     for field in fields:
+        place = field.column.position
+        if place is not None:
+            other = places.setdefault(place, field.name)
+            if other != field.name:
+                raise _invalid(dataset, f"{other!r} and {field.name!r} have the same position")
+            continue
         for name in {field.name, *field.column.aliases}:
             other = owner.setdefault(fold(name), field.name)
             if other != field.name:
@@ -307,7 +373,7 @@ def _version(dataset: Dataset, schema: Any) -> str:
         "policies": [
             str(dataset.existing),
             str(dataset.duplicates),
-            dataset.delimiter,
+            asdict(dataset.format),
             dataset.max_rejects,
             dataset.max_reject_ratio,
         ],

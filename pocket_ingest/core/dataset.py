@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pocket_ingest.core.errors import Code, PermanentError
+from pocket_ingest.core.file_format import UNDECLARED, FileFormat
 
 if TYPE_CHECKING:
     from pocket_ingest.core.contract import Contract
@@ -76,7 +77,10 @@ class Column:
     """How text becomes a column's values, where that is not obvious. Everything has a default.
 
     Attributes:
-        aliases: other header names of the column. Case, spaces and punctuation never matter.
+        aliases: other header names of the column. Case, spaces, punctuation and diacritics never
+            matter.
+        position: 1-based place of the column in the file, for files in which its name is missing
+            or stands twice; its header is not looked at then.
         formats: of dates and timestamps, ``strptime`` directives, or ``epoch_s`` / ``epoch_ms``.
             A cell must fit one; a cell that fits two with different results is rejected.
         time_zone: IANA zone of timestamps written without an offset, and the zone in which an
@@ -92,6 +96,7 @@ class Column:
     """
 
     aliases: tuple[str, ...] = ()
+    position: int | None = None
     formats: tuple[str, ...] = ()
     time_zone: str | None = None
     decimal_mark: str = "."
@@ -118,7 +123,7 @@ class Dataset:
         duplicates: which record wins when a file has a key twice.
         inbox: pattern of inbox paths, with ``{tenant}``, ``*`` (no slash) and ``**``; default
             ``<name>/{tenant}/*`` with a tenant from the path, else ``<name>/*``.
-        delimiter: of the files.
+        format: what is declared of the files; the rest is found in each of them.
         max_rejects, max_reject_ratio: above either, the file fails and nothing is loaded.
         description: shown in Dagit.
     """
@@ -131,7 +136,7 @@ class Dataset:
     existing: Existing | str = Existing.UPDATE
     duplicates: Duplicates | str = Duplicates.LAST
     inbox: str = ""
-    delimiter: str = ","
+    format: FileFormat = UNDECLARED
     max_rejects: int | None = None
     max_reject_ratio: float | None = None
     description: str = ""

@@ -247,6 +247,7 @@ def _validate(engine: Engine, claim: Claim, job: ImportJob) -> ImportJob:
             folder=folder,
             limits=engine.limits,
             check=lambda: engine.ledger.check(claim),
+            name=job.upload.file_name,
         )
         engine.ledger.check(claim)
         keys = publish(engine.store, job, claim, validated.files)

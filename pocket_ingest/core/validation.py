@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -41,11 +42,11 @@ from pocket_ingest.core.errors import Code, PermanentError
 from pocket_ingest.core.failures import Failure, Refused, failing_rows, list_refused
 from pocket_ingest.core.header import HeaderMatch, match_header
 from pocket_ingest.core.reading import (
-    CsvReading,
     MalformedRecord,
+    Reading,
     ReadingLimits,
     RecordChunk,
-    read_csv,
+    open_table,
 )
 from pocket_ingest.core.uniqueness import Duplicated, find_duplicates, hash_keys, repeated_hashes
 
@@ -109,13 +110,16 @@ def validate_file(
     folder: Path,
     limits: ReadingLimits,
     check: Callable[[], None],
+    name: str = "",
 ) -> Validated:
     """Validate one file.
 
     Args:
-        open_file: opens the pinned file; called twice only where the contract rejects every
-            record of a repeated key, which is known at the end of the first walk.
+        open_file: opens the pinned file; called again for each look at the whole of it that some
+            choice of the reader needs, and for a second walk where the contract rejects every
+            record of a repeated key, which is known at the end of the first.
         contract: the dataset's.
+        name: of the file, to say where it misleads.
         folder: where the artifacts are written.
         limits: bounds of the reader.
         check: called between chunks; raises where the job was cancelled or its lease lost.
@@ -123,9 +127,10 @@ def validate_file(
     Raises:
         PermanentError: the file as a whole is refused (empty_file, missing_column, ...).
     """
-    validated, duplicated = _walk(open_file, contract, folder, limits, check, None)
+    walk = partial(_walk, open_file, contract, folder=folder, limits=limits, check=check, name=name)
+    validated, duplicated = walk(repeated=None)
     if contract.duplicates is Duplicates.REJECT and duplicated.count:
-        validated, _ = _walk(open_file, contract, folder, limits, check, duplicated)
+        validated, _ = walk(repeated=duplicated)
     elif duplicated.count:
         path = folder / DUPLICATES
         write_duplicates(path, duplicated.pieces())
@@ -136,21 +141,22 @@ def validate_file(
 def _walk(
     open_file: Callable[[], BinaryIO],
     contract: Contract,
+    *,
     folder: Path,
     limits: ReadingLimits,
     check: Callable[[], None],
+    name: str,
     repeated: Duplicated | None,
 ) -> tuple[Validated, Duplicated]:
     """One pass over the file; ``repeated`` are records that an earlier pass found to share keys."""
-    delimiter = contract.dataset.delimiter.encode()
-    with open_file() as source:
-        reading = read_csv(source, delimiter=delimiter, limits=limits)
+    expectation = contract.expectation
+    with open_table(open_file, expectation=expectation, limits=limits, name=name) as reading:
         match = match_header(reading.header.names, contract)
         checker = Checker(contract)
         tally = _Tally()
         accepted = AcceptedWriter(folder / ACCEPTED, contract)
         errors = ErrorsWriter(folder / ERRORS)
-        rejects = RejectsWriter(folder / REJECTS, header=reading.header.raw, delimiter=delimiter)
+        rejects = RejectsWriter(folder / REJECTS, header=reading.header.raw, found=reading.found)
         try:
             for chunk in reading:
                 check()
@@ -279,7 +285,7 @@ def _duplicates(
 def _sum_up(
     folder: Path,
     contract: Contract,
-    reading: CsvReading,
+    reading: Reading,
     match: HeaderMatch,
     tally: _Tally,
     duplicates: int,
@@ -288,8 +294,7 @@ def _sum_up(
     by_count = sorted(tally.by_field_and_code.items(), key=lambda item: (-item[1], item[0]))
     counted = by_count[:MAX_COUNTED]
     report = {
-        "encoding": reading.encoding,
-        "delimiter": contract.dataset.delimiter,
+        "file": describe(reading),
         "lines": asdict(reading.account),
         "records_read": reading.records_read,
         "accepted": tally.accepted,
@@ -312,6 +317,14 @@ def _sum_up(
         report=report,
         too_many=_too_many(contract, reading.records_read, tally.rejected),
     )
+
+
+def describe(reading: Reading) -> dict[str, Any]:
+    """What the reader found out about a file, as plain values."""
+    found = asdict(reading.found)
+    found["notices"] = [{"code": str(n.code), "detail": n.detail} for n in reading.found.notices]
+    found["containers"] = list(reading.found.containers)
+    return found | {"header_line": reading.header.line}
 
 
 def _too_many(contract: Contract, read: int, rejected: int) -> str | None:

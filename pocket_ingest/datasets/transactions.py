@@ -11,7 +11,7 @@ from typing import Annotated
 import pandera.polars as pa
 import polars as pl
 
-from pocket_ingest import Column, Dataset
+from pocket_ingest import Column, Dataset, FileFormat
 
 IBAN = r"^[A-Z]{2}\d{2}[A-Z0-9]{11,30}$"
 
@@ -45,6 +45,6 @@ transactions = Dataset(
     },
     existing="conflict",
     duplicates="reject",
-    delimiter=";",
+    format=FileFormat(delimiter=";"),
     description="Booked transactions of families' bank accounts.",
 )

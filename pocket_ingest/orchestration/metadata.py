@@ -103,14 +103,17 @@ def _validated(job: ImportJob, engine: Engine) -> Metadata:
         "records_read": job.records_read or 0,
         "accepted": report.get("accepted", 0),
         "rejected": report.get("rejected", 0),
-        "encoding": report.get("encoding", ""),
-        "delimiter": report.get("delimiter", ""),
+        "file": _file(report.get("file", {})),
         "lines": ", ".join(
-            f"{report.get('lines', {}).get(f'{kind}_lines', 0)} {kind}"
-            for kind in ("header", "record", "blank")
+            f"{count} {kind.removesuffix('_lines')}"
+            for kind, count in report.get("lines", {}).items()
+            if count
         ),
         "contract": job.contract_version or "",
     }
+    notices = report.get("file", {}).get("notices", ())
+    if notices:
+        facts["notices"] = " ".join(f"{n['code']}: {n['detail']}" for n in notices)
     facts |= _rejects(job)
     if report.get("extra_columns"):
         facts["columns_not_in_contract"] = ", ".join(report["extra_columns"])
@@ -145,6 +148,18 @@ BUILDERS = {
     Stage.LOADED: _loaded,
     Stage.EXPORTS: _exports,
 }
+
+
+def _file(found: dict[str, Any]) -> str:
+    """What the reader found out about the file, in a line."""
+    said = [found.get("format", ""), found.get("encoding", "")]
+    said += [
+        f"{name} {found[name]!r}"
+        for name in ("delimiter", "quote", "escape", "comment", "sheet", "member")
+        if found.get(name)
+    ]
+    said += [f"in {container}" for container in found.get("containers", ())]
+    return ", ".join(filter(None, said))
 
 
 def _rejects(job: ImportJob) -> dict[str, Any]:

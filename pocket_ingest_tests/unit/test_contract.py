@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pocket_ingest.core.contract import Kind
 from pocket_ingest.core.dataset import Column, Dataset, Existing, Fixed, FromColumn, FromPath
 from pocket_ingest.core.errors import Code, PermanentError
+from pocket_ingest.core.file_format import FileFormat
 from pocket_ingest.core.reading.expectation import fold
 from pocket_ingest_tests.examples import declare, nullable
 
@@ -39,11 +40,11 @@ REFUSED: list[tuple[Callable[[], Dataset], str, str | None]] = [
     (lambda: base(name="1things"), "the name must be", None),
     (lambda: base(name="t" * 49), "at most 48", None),
     (lambda: base(name="things\n"), "the name must be", None),
-    (lambda: base(delimiter=""), "delimiter", None),
-    (lambda: base(delimiter=",,"), "delimiter", None),
-    (lambda: base(delimiter='"'), "delimiter", None),
-    (lambda: base(delimiter="\n"), "delimiter", None),
-    (lambda: base(delimiter="§"), "delimiter", None),
+    (lambda: base(format=FileFormat(delimiter="")), "delimiter", None),
+    (lambda: base(format=FileFormat(quote="ab")), "quote", None),
+    (lambda: base(format=FileFormat(delimiter='"')), "delimiter", None),
+    (lambda: base(format=FileFormat(delimiter="\n")), "delimiter", None),
+    (lambda: base(format=FileFormat(encoding="utf-9")), "encoding", None),
     (lambda: base(existing="replace"), "existing is 'replace'", None),
     (lambda: base(duplicates="any"), "duplicates is 'any'", None),
     (lambda: base(key=()), "key must be a tuple", None),
@@ -216,7 +217,7 @@ def test_folding_knows_letters_and_digits_only(name: str) -> None:
         base(key=("id", "count")),
         base(existing="keep"),
         base(duplicates="first"),
-        base(delimiter=";"),
+        base(format=FileFormat(delimiter=";")),
         base(max_rejects=1),
         base(max_reject_ratio=0.1),
         base(tenant=Fixed("a")),

@@ -4,23 +4,28 @@ Here: what a table is in each format, and what to do where a file is not one. No
 text means; that is the contract's word, in validation.
 """
 
-from pocket_ingest.core.reading.csv_records import CsvReading, read_csv
+from pocket_ingest.core.reading.expectation import Expectation
 from pocket_ingest.core.reading.records import (
+    Found,
     Header,
     LineAccount,
     MalformedRecord,
+    Notice,
     Reading,
     ReadingLimits,
     RecordChunk,
 )
+from pocket_ingest.core.reading.table import open_table
 
 __all__ = [
-    "CsvReading",
+    "Expectation",
+    "Found",
     "Header",
     "LineAccount",
     "MalformedRecord",
+    "Notice",
     "Reading",
     "ReadingLimits",
     "RecordChunk",
-    "read_csv",
+    "open_table",
 ]

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from pocket_ingest.core.errors import Code
 from pocket_ingest.core.reading.grammar import CR, LF, Grammar
 from pocket_ingest.core.reading.records import Positions
 from pocket_ingest.core.reading.resync import field_count_hint
+from pocket_ingest.core.reading.transcription import Transcript
 
 BOM = b"\xef\xbb\xbf"
 LAST_ASCII = 0x7F
@@ -46,8 +48,8 @@ class Records:
         return len(self.starts)
 
 
-def unreadable(data: bytes, records: Records) -> Faults:
-    """Records with a NUL byte or with bytes that are not UTF-8, by their index."""
+def unreadable(data: bytes, records: Records, transcript: Transcript) -> Faults:
+    """Records with a NUL byte or with bytes that are no text, by their index."""
     if not len(records):
         return {}
     start, end = int(records.starts[0]), int(records.ends[-1])
@@ -59,15 +61,43 @@ def unreadable(data: bytes, records: Records) -> Faults:
             try:
                 data[begin : int(records.ends[index])].decode()
             except UnicodeDecodeError as error:
-                byte = data[begin + error.start]
-                hint = f"byte 0x{byte:02X} at offset {error.start} of the record is not UTF-8"
+                hint = _undecodable(data, begin, error.start, transcript)
                 faults[index] = Code.INVALID_ENCODING, hint
     if data.find(b"\0", start, end) >= 0:
         for index in _records_of(np.flatnonzero(block == 0) + start, records):
-            offset = data.index(b"\0", int(records.starts[index])) - int(records.starts[index])
+            begin = int(records.starts[index])
+            offset = len(transcript.original(data[begin : data.index(b"\0", begin)]))
             hint = f"a NUL byte at offset {offset} of the record cannot be stored as text"
             faults[index] = Code.NUL_BYTE, hint
     return faults
+
+
+def _undecodable(data: bytes, begin: int, offset: int, transcript: Transcript) -> str:
+    """The sentence for bytes that are no text, with their place in the file's own record."""
+    place = len(transcript.original(data[begin : begin + offset]))
+    at = begin + offset
+    # A byte that could not be decoded arrives as the three bytes of a lone surrogate.
+    size = 3 if not transcript.is_utf8 else 1
+    byte = transcript.original(data[at : at + size])[0]
+    name = "UTF-8" if transcript.is_utf8 else transcript.encoding
+    return f"byte 0x{byte:02X} at offset {place} of the record is not {name}"
+
+
+def without_long_fields(
+    columns: pa.RecordBatch, indexes: Positions, records: Records, *, most: int
+) -> tuple[pa.RecordBatch, Faults]:
+    """The rows whose fields are short enough, and the others by their index in ``records``."""
+    if not len(indexes) or int((records.ends - records.starts)[indexes].max()) <= most:
+        return columns, {}
+    faults: Faults = {}
+    long = np.zeros(columns.num_rows, dtype=bool)
+    for position, column in enumerate(columns.columns):
+        lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(lengths > most).tolist():
+            hint = f"field {position + 1} is longer than {most} bytes"
+            faults.setdefault(int(indexes[row]), (Code.FIELD_TOO_LONG, hint))
+            long[row] = True
+    return columns.filter(pa.array(~long)), faults
 
 
 def parse(
@@ -99,7 +129,7 @@ def parse(
         ),
         parse_options=pyarrow.csv.ParseOptions(
             delimiter=grammar.delimiter.decode(),
-            quote_char=grammar.quote.decode(),
+            quote_char=grammar.quote.decode() or False,
             newlines_in_values=True,
             # An empty line is a record in a file of one column only.
             ignore_empty_lines=columns > 1,

@@ -1,9 +1,9 @@
 """CSV bytes in, numbered records of text out, in bounded chunks.
 
-Here: the public values of the reader and the walk through a file: chunk by chunk, fast where the
+Here: the walk through the records of a file: chunk by chunk, fast where the
 bytes are proven clean (``splitting``), record by record where they are not (``resync``), with
 every record numbered and every physical line accounted for. Not here: casting, contracts, the
-choice of a dialect.
+choice of a dialect, what stands before the first record and after the last (``csv_table``).
 
 Where a chunk ends follows from the file's bytes and the limits alone, never from the sizes in
 which the source hands the bytes over, so that a load that resumes meets the same chunks again.
@@ -12,13 +12,13 @@ which the source hands the bytes over, so that a load that resumes meets the sam
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from pocket_ingest.core.errors import Code
 from pocket_ingest.core.reading import columns
+from pocket_ingest.core.reading.fragments import split_loosely
 from pocket_ingest.core.reading.grammar import (
     BLANK_LINES,
     LINE_END,
@@ -27,10 +27,8 @@ from pocket_ingest.core.reading.grammar import (
     count_line_ends,
     count_lines,
 )
-from pocket_ingest.core.reading.opening import open_csv
 from pocket_ingest.core.reading.records import (
     DEFAULT_LIMITS,
-    LineAccount,
     MalformedRecord,
     Positions,
     ReadingLimits,
@@ -38,37 +36,69 @@ from pocket_ingest.core.reading.records import (
 )
 from pocket_ingest.core.reading.resync import Judge, Skip, Verdict
 from pocket_ingest.core.reading.splitting import Splitter, Stretch
-from pocket_ingest.core.reading.window import Window, WindowEnd
+from pocket_ingest.core.reading.transcription import PLAIN, Transcript
+from pocket_ingest.core.reading.window import Source, Window, WindowEnd
+
+BROKEN = frozenset({Code.TEXT_AFTER_QUOTE, Code.UNTERMINATED_QUOTE, Code.RECORD_TOO_LONG})
+"""What is wrong with records whose quotes cannot be believed."""
 
 
-class CsvReading:
-    """One walk through a file; iterable once.
+class CsvRecords:
+    """One walk through the records of a file; iterable once.
+
+    Line ends may be LF, CRLF, CR, and mixed. A line without a byte is no record, except in a file
+    of one column: there it is a record whose only field is empty, unless nothing but such lines
+    follows (an editor leaves them at the end of a file; nobody means them as records).
 
     Attributes:
-        header: the header record.
-        encoding: "utf-8", or "utf-8-sig" where the file begins with a byte order mark.
         records_read: records met so far, sound or malformed; complete after the last chunk.
+        blank_lines: lines met so far that are no record.
+        comment_lines: likewise those that begin with the comment mark.
     """
 
     def __init__(
-        self, source: BinaryIO, *, delimiter: bytes, quote: bytes, limits: ReadingLimits
+        self,
+        source: Source,
+        *,
+        width: int,
+        first_line: int,
+        delimiter: bytes,
+        quote: bytes = b'"',
+        comment: bytes = b"",
+        doubt_comments: bool = False,
+        transcript: Transcript = PLAIN,
+        limits: ReadingLimits = DEFAULT_LIMITS,
     ) -> None:
+        """Begin a walk.
+
+        Args:
+            source: the bytes from the first record on; it may return fewer than asked for.
+            width: fields of a sound record.
+            first_line: physical line of the first record.
+            delimiter: one ASCII byte.
+            quote: one ASCII byte; nothing if quotes mean nothing.
+            comment: what begins lines that are no record; nothing if no line is one.
+            doubt_comments: whether such a line is a record all the same if it has ``width`` fields.
+            transcript: how the bytes relate to the file's own.
+            limits: bounds of memory and size.
+        """
         self._limits = limits
         self._grammar = Grammar(
             delimiter=delimiter, quote=quote, max_record_bytes=limits.max_record_bytes
         )
+        self._width = width
+        self._comment = comment
+        self._doubt_comments = doubt_comments
+        self._transcript = transcript
         self._window = Window(source)
-        opening = open_csv(self._window, self._grammar, max_columns=limits.max_columns)
-        self.header = opening.header
-        self.encoding = opening.encoding
-        self.records_read = 0
-        self._header_lines = opening.header_lines
-        self._blank_lines = opening.blank_lines
-        self._lines = opening.blank_lines + opening.header_lines
-        self._judge = Judge(self._grammar, len(self.header.names))
-        self._splitter = Splitter(self._grammar, self._judge)
+        self._lines = self._lines_before = first_line - 1
+        self._judge = Judge(self._grammar, width)
+        self._splitter = Splitter(self._grammar, self._judge, comment=comment)
         self._patience = _Patience()
         self._chunks: Iterator[RecordChunk] | None = None
+        self.records_read = 0
+        self.blank_lines = 0
+        self.comment_lines = 0
 
     def __iter__(self) -> Iterator[RecordChunk]:
         if self._chunks is not None:
@@ -77,17 +107,22 @@ class CsvReading:
         return self._chunks
 
     @property
-    def account(self) -> LineAccount:
-        """The lines read so far; complete after the last chunk."""
-        return LineAccount(
-            header_lines=self._header_lines,
-            record_lines=self._lines - self._header_lines - self._blank_lines,
-            blank_lines=self._blank_lines,
-        )
+    def record_lines(self) -> int:
+        """Lines of records met so far, sound or malformed."""
+        return self._lines - self._lines_before - self.blank_lines - self.comment_lines
+
+    def split(self, record: MalformedRecord) -> tuple[str, ...]:
+        """The fields of a malformed record, as well as they can be told apart."""
+        data = self._transcript.transcribe(record.raw)
+        if record.code in BROKEN:
+            fields = split_loosely(data, self._grammar, self._width)
+        else:
+            fields = self._grammar.split(data)
+        return tuple(self._transcript.text(field) for field in fields)
 
     @property
     def _one_column(self) -> bool:
-        return len(self.header.names) == 1
+        return self._width == 1
 
     def _walk(self) -> Iterator[RecordChunk]:
         window = self._window
@@ -103,6 +138,15 @@ class CsvReading:
             if chunk is not None:
                 yield chunk
 
+    def _draft(self) -> "_Draft":
+        return _Draft(
+            self.records_read,
+            grammar=self._grammar,
+            width=self._width,
+            transcript=self._transcript,
+            max_field_bytes=self._limits.max_field_bytes,
+        )
+
     def _blank_as_far_as_seen(self) -> bool:
         end = _blank_run_end(self._window, 0)
         return end == len(self._window.data) or end >= self._limits.chunk_bytes
@@ -110,7 +154,7 @@ class CsvReading:
     def _chunk(self) -> RecordChunk | None:
         """The next chunk, or None where the window began with nothing but blank lines."""
         window = self._window
-        draft = _Draft(self.records_read)
+        draft = self._draft()
         stop = min(self._limits.chunk_bytes, len(window.data))
         position, by_line = 0, 0
         while position < stop and draft.count < self._limits.chunk_records:
@@ -133,7 +177,7 @@ class CsvReading:
                 by_line = max(by_line - max(draft.count - before, 1), 0)
             position = following
         if draft.count:
-            chunk = draft.finish(window.data, self._grammar, len(self.header.names))
+            chunk = draft.finish(window.data)
             window.discard(position)
             self.records_read += draft.count
             return chunk
@@ -157,7 +201,7 @@ class CsvReading:
             return position
         draft.add(records, first_line=self._lines + 1)
         self._lines += int(stretch.lines_after[-1])
-        self._blank_lines += len(stretch) - len(records)
+        self.blank_lines += len(stretch) - len(records)
         return int(stretch.nexts[-1])
 
     def _take_one(self, draft: "_Draft", position: int, stop: int) -> int | None:
@@ -169,6 +213,10 @@ class CsvReading:
         window = self._window
         if window.data[position] in b"\r\n":
             return self._take_blank(draft, position, stop)
+        if self._comment and window.data.startswith(self._comment, position):
+            following = self._pass_comment(position)
+            if following is not None:
+                return following
         goes_on = len(window.data) > stop and LINE_END.search(window.data, position, stop) is None
         if goes_on and draft.count:
             # The last line of nearly every chunk: no verdict need look ahead to tell its end.
@@ -196,7 +244,7 @@ class CsvReading:
         if not self._one_column:
             self._window.grow(position + 2)
             self._lines += 1
-            self._blank_lines += 1
+            self.blank_lines += 1
             return after_line_end(window, position)
         run_end = _blank_run_end(window, position)
         if run_end >= stop:
@@ -207,6 +255,25 @@ class CsvReading:
             draft.add_one(position, position, following, line=self._lines)
             position = following
         return position
+
+    def _pass_comment(self, position: int) -> int | None:
+        """Pass a comment line, whatever its length.
+
+        Returns:
+            The offset of what follows; None if the line is a record.
+        """
+        window = self._window
+        found = LINE_END.search(window.data, position)
+        while not window.final and (found is None or found.end() == len(window.data)):
+            window.grow(len(window.data) + self._limits.chunk_bytes)
+            found = LINE_END.search(window.data, position)
+        end = found.start() if found else len(window.data)
+        delimiters = window.data.count(self._grammar.delimiter, position, end)
+        if self._doubt_comments and delimiters == self._width - 1:
+            return None
+        self._lines += 1
+        self.comment_lines += 1
+        return found.end() if found else end
 
     def _verdict(self, position: int, stop: int) -> Verdict:
         try:
@@ -223,7 +290,7 @@ class CsvReading:
         skipped = Skip(self._grammar, self._judge, self._window).run(
             verdict.end, inside=verdict.inside
         )
-        draft = _Draft(self.records_read)
+        draft = self._draft()
         draft.refuse(
             line=self._lines + 1,
             lines=skipped.lines,
@@ -233,7 +300,7 @@ class CsvReading:
         )
         self._lines += skipped.lines
         self.records_read += 1
-        return draft.finish(b"", self._grammar, len(self.header.names))
+        return draft.finish(b"")
 
     def _blank_run(self) -> Iterator[RecordChunk]:
         """Blank lines at the window's beginning, of a file of one column, however many.
@@ -243,23 +310,24 @@ class CsvReading:
         window = self._window
         count = 0
         while (end := _blank_run_end(window, 0)) == len(window.data) and not window.final:
-            # The last byte stays: it may be the first half of CRLF.
-            count += count_line_ends(window.data, 0, end - 1)
-            window.discard(end - 1)
-            window.grow(self._limits.chunk_bytes + 1)
+            # A line end stays: the last byte may be its first half, or its second.
+            kept = 2 if window.data.endswith(b"\r\n") else 1
+            count += count_line_ends(window.data, 0, end - kept)
+            window.discard(end - kept)
+            window.grow(kept + self._limits.chunk_bytes)
         count += count_line_ends(window.data, 0, end)
         window.discard(end)
         if not window.data:
             self._lines += count
-            self._blank_lines += count
+            self.blank_lines += count
             return
         for taken in range(0, count, self._limits.chunk_records):
             size = min(self._limits.chunk_records, count - taken)
-            draft = _Draft(self.records_read)
+            draft = self._draft()
             draft.add_blank(size, first_line=self._lines + 1)
             self._lines += size
             self.records_read += size
-            yield draft.finish(b"\n" * size, self._grammar, 1)
+            yield draft.finish(b"\n" * size)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -269,9 +337,10 @@ class _Raws:
     data: bytes
     starts: Positions
     ends: Positions
+    transcript: Transcript
 
     def __call__(self, row: int) -> bytes:
-        return self.data[int(self.starts[row]) : int(self.ends[row])]
+        return self.transcript.original(self.data[int(self.starts[row]) : int(self.ends[row])])
 
 
 class _Patience:
@@ -301,8 +370,20 @@ class _Patience:
 class _Draft:
     """The records of a chunk while it is put together."""
 
-    def __init__(self, records_before: int) -> None:
+    def __init__(
+        self,
+        records_before: int,
+        *,
+        grammar: Grammar,
+        width: int,
+        transcript: Transcript,
+        max_field_bytes: int,
+    ) -> None:
         self._first = records_before + 1
+        self._grammar = grammar
+        self._width = width
+        self._transcript = transcript
+        self._max_field_bytes = max_field_bytes
         self._malformed: list[MalformedRecord] = []
         self._tables: list[npt.NDArray[np.int64]] = []
         self._rows: list[tuple[int, int, int, int, int]] = []
@@ -347,24 +428,30 @@ class _Draft:
                 lines=lines,
                 code=code,
                 hint=hint,
-                raw=raw,
+                raw=self._transcript.original(raw),
             )
         )
         self.count += 1
 
-    def finish(self, data: bytes, grammar: Grammar, width: int) -> RecordChunk:
+    def finish(self, data: bytes) -> RecordChunk:
         """Read the values of the sound records."""
         self._flush()
         table = np.concatenate(self._tables, axis=1) if self._tables else _NO_RECORDS
         records = columns.Records(
             starts=table[0], ends=table[1], nexts=table[2], lines=table[3], numbers=table[4]
         )
-        faults = columns.unreadable(data, records)
+        faults = columns.unreadable(data, records, self._transcript)
         kept = np.ones(len(records), dtype=bool)
         kept[list(faults)] = False
-        batch, uneven = columns.parse(data, records, kept, grammar=grammar, columns=width)
+        batch, uneven = columns.parse(
+            data, records, kept, grammar=self._grammar, columns=self._width
+        )
         kept[list(uneven)] = False
-        for index, (code, hint) in (faults | uneven).items():
+        batch, long = columns.without_long_fields(
+            batch, np.flatnonzero(kept), records, most=self._max_field_bytes
+        )
+        kept[list(long)] = False
+        for index, (code, hint) in (faults | uneven | long).items():
             start, end, following, line, number = table[:, index].tolist()
             self._malformed.append(
                 MalformedRecord(
@@ -373,18 +460,18 @@ class _Draft:
                     lines=count_lines(data, start, following),
                     code=code,
                     hint=hint,
-                    raw=data[start:end],
+                    raw=self._transcript.original(data[start:end]),
                 )
             )
         sound = table[:, kept]
         return RecordChunk(
             first_record=self._first,
             last_record=self._first + self.count - 1,
-            columns=batch,
+            columns=self._transcript.values(batch),
             records=sound[4],
             lines=sound[3],
             malformed=tuple(sorted(self._malformed, key=attrgetter("record"))),
-            raw=_Raws(data=data, starts=sound[0], ends=sound[1]),
+            raw=_Raws(data=data, starts=sound[0], ends=sound[1], transcript=self._transcript),
         )
 
     def _flush(self) -> None:
@@ -399,33 +486,3 @@ _NO_RECORDS = np.empty((5, 0), dtype=np.int64)
 def _blank_run_end(window: Window, position: int) -> int:
     found = BLANK_LINES.match(window.data, position)
     return found.end() if found else position
-
-
-def read_csv(
-    source: BinaryIO,
-    *,
-    delimiter: bytes = b",",
-    quote: bytes = b'"',
-    limits: ReadingLimits = DEFAULT_LIMITS,
-) -> CsvReading:
-    """Open a CSV file (RFC 4180, UTF-8) for one walk through its records.
-
-    Line ends may be LF, CRLF, CR, and mixed. A line without a byte is no record, except in a file
-    of one column: there it is a record whose only field is empty, unless nothing but such lines
-    follows (an editor leaves them at the end of a file; nobody means them as records).
-
-    Args:
-        source: the bytes, read from where it stands; it may return fewer than asked for.
-        delimiter: one ASCII byte.
-        quote: one ASCII byte.
-        limits: bounds of memory and size.
-
-    Returns:
-        The reading, with the header read already.
-
-    Raises:
-        PermanentError: ``unsupported_encoding`` or ``unsupported_type`` (not text in UTF-8),
-            ``empty_file``, ``header_unreadable`` or ``too_many_columns``.
-        ValueError: delimiter or quote is not one ASCII byte of its own.
-    """
-    return CsvReading(source, delimiter=delimiter, quote=quote, limits=limits)

@@ -5,43 +5,16 @@ Not here: contracts and datasets, which make an expectation (core/contract.py).
 """
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from pocket_ingest.core.file_format import UNDECLARED, FileFormat
 
 
 def fold(name: str) -> str:
     """A header name without case, spaces, punctuation and diacritics: ``Année #`` is ``annee``."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
     return "".join(c for c in plain if c.isalnum())
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileFormat:
-    """What a dataset declares of its files. What is not declared is found in each file.
-
-    Attributes:
-        encoding: a codec of Python's, like "cp1252" or "shift_jis".
-        delimiter: between fields; one character or several.
-        quote: around fields; empty if quotes mean nothing in these files.
-        escape: before a quote, delimiter, line end or itself; empty if nothing is escaped so.
-        comment: begins lines that are no records; empty if no line is a comment.
-        header_rows: rows of column names; 0 if the columns come in the contract's order.
-        skip_lines: lines (rows, in a spreadsheet) before the header.
-        footer_lines: lines (rows) with text after the last record.
-        sheet: of a spreadsheet, by name.
-        member: of an archive, by name or pattern (``*.csv``).
-    """
-
-    encoding: str | None = None
-    delimiter: str | None = None
-    quote: str | None = None
-    escape: str | None = None
-    comment: str | None = None
-    header_rows: int | None = None
-    skip_lines: int | None = None
-    footer_lines: int | None = None
-    sheet: str | None = None
-    member: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +44,14 @@ class ExpectedColumn:
         name: of the contract's field.
         headers: the header names that mean it, folded.
         required: whether the file must have it.
+        position: 1-based, of a column that is found by its place and not by a name.
         form: how its typed cells are spelled.
     """
 
     name: str
     headers: frozenset[str]
     required: bool = True
+    position: int | None = None
     form: CellForm = CellForm()
 
 
@@ -85,15 +60,18 @@ class Expectation:
     """The contract's columns in their order, none without a contract, and what is declared."""
 
     columns: tuple[ExpectedColumn, ...] = ()
-    format: FileFormat = FileFormat()
+    format: FileFormat = UNDECLARED
 
-    def match(self, names: Iterable[str]) -> "Match":
+    def match(self, names: Sequence[str]) -> "Match":
         """How well a row of names fits the contract's columns."""
         meaning = {header: column for column in self.columns for header in column.headers}
-        found: set[str] = set()
+        placed = {c.position - 1: c.name for c in self.columns if c.position is not None}
+        found = {name for place, name in placed.items() if place < len(names)}
         repeated = foreign = 0
-        for name in names:
+        for place, name in enumerate(names):
             column = meaning.get(fold(name))
+            if place in placed:
+                continue
             if column is None:
                 foreign += bool(name.strip())
             elif column.name in found:
@@ -101,12 +79,17 @@ class Expectation:
             else:
                 found.add(column.name)
         missing = sum(c.required and c.name not in found for c in self.columns)
-        return Match(missing=missing, found=len(found), repeated=repeated, foreign=foreign)
+        named = len(found) - len(placed)
+        return Match(missing=missing, found=named, repeated=repeated, foreign=foreign)
 
-    def forms(self, names: Iterable[str]) -> list[CellForm]:
+    def forms(self, names: Sequence[str]) -> list[CellForm]:
         """How the typed cells of a file's columns are spelled."""
         meaning = {header: c.form for c in self.columns for header in c.headers}
-        return [meaning.get(fold(name), CellForm()) for name in names]
+        placed = {c.position - 1: c.form for c in self.columns if c.position is not None}
+        return [
+            placed.get(place) or meaning.get(fold(name)) or CellForm()
+            for place, name in enumerate(names)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

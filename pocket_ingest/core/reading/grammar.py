@@ -13,6 +13,8 @@ from enum import Enum
 from pocket_ingest.core.reading.window import Window, WindowEnd
 
 CR, LF = b"\r\n"
+NO_BYTE = -1
+"""What no byte is equal to."""
 LINE_END = re.compile(rb"\r\n|\r|\n")
 BLANK_LINES = re.compile(rb"[\r\n]*")
 
@@ -55,17 +57,18 @@ class Scan:
 
 
 class Grammar:
-    """Delimiter, quote and the longest record that is read at all."""
+    """Delimiter, quote (or none) and the longest record that is read at all."""
 
     def __init__(self, *, delimiter: bytes, quote: bytes, max_record_bytes: int) -> None:
         special = b"\r\n\0"
-        for name, value in (("delimiter", delimiter), ("quote", quote)):
+        for name, value in (("delimiter", delimiter), ("quote", quote or b'"')):
             if len(value) != 1 or value in special or not value.isascii():
                 raise ValueError(f"{name} must be one ASCII byte, and no line end or NUL")
         if delimiter == quote:
             raise ValueError("delimiter and quote must differ")
         self.delimiter = delimiter
         self.quote = quote
+        self._quote_byte = quote[0] if quote else NO_BYTE
         self.max_record_bytes = max_record_bytes
         self._field_end = re.compile(b"[" + re.escape(delimiter) + rb"\r\n]")
 
@@ -88,7 +91,7 @@ class Grammar:
         Raises:
             WindowEnd: the record goes on beyond the window.
         """
-        data, quote, delimiter = window.data, self.quote[0], self.delimiter[0]
+        data, quote, delimiter = window.data, self._quote_byte, self.delimiter[0]
         bound = start + self.max_record_bytes + 1
         bound = bound if within is None else min(bound, within)
         stop = min(bound, len(data))
@@ -134,7 +137,7 @@ class Grammar:
         window = Window.of(record)
         position, fields = 0, []
         while True:
-            if record[position : position + 1] == self.quote:
+            if self.quote and record[position : position + 1] == self.quote:
                 closing = self._closing_quote(window, position + 1, len(record), Leniency.NONE)
                 text = record[position + 1 : closing]
                 fields.append(text.replace(self.quote * 2, self.quote))

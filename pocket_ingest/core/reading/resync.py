@@ -59,6 +59,8 @@ NUMBER_BYTES = 64
 # Lines inside a possible end that are looked at. A price above LOOKAHEAD never wins, so more
 # than a few matter only in long texts.
 SWALLOWED_LINES = 1_000
+# A record that begins inside a possible end is followed so far beyond its line.
+NEAR_BYTES = 1_024
 # Of a record that is too long, this much is kept for the person who looks for it.
 KEPT_BYTES = 4_096
 
@@ -285,7 +287,17 @@ class Judge:
             return self.begins_with_number(window.data, begin)
         if self._record_at(window, begin, end, numeric=False) == end:
             return True
+        if window.data.find(self._grammar.quote, begin, end) >= 0 and self._begins_record(
+            window, begin, end
+        ):
+            return True
         return window.data.count(self._grammar.delimiter, begin, end) == self.columns - 1
+
+    def _begins_record(self, window: Window, begin: int, end: int) -> bool:
+        """Whether a sound record of several lines, but not of many, begins with a line."""
+        within = min(end + NEAR_BYTES, len(window.data))
+        scan = self._grammar.scan(window, begin, within=within)
+        return scan.outcome is Outcome.COMPLETE and scan.fields == self.columns
 
     def sound_from(self, window: Window, position: int, *, numeric: bool) -> bool:
         """Whether the next few records from ``position`` are sound, or the file ends there."""
@@ -406,6 +418,7 @@ class Skip:
             position: offset from which to look for the end.
             inside: whether a quote is open there.
         """
+        self._window.grow(KEPT_BYTES)
         raw = self._window.data[:KEPT_BYTES]
         quote = self._grammar.quote
         # A terminator may have been cut in two by the bound that led here.

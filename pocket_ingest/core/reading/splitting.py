@@ -67,11 +67,14 @@ _NOTHING = Stretch(
 class Splitter:
     """Splits the clean blocks of a file into records."""
 
-    def __init__(self, grammar: Grammar, judge: Judge) -> None:
+    def __init__(self, grammar: Grammar, judge: Judge, *, comment: bytes = b"") -> None:
         self._grammar = grammar
+        self._mark = comment
+        self._comment = re.compile(rb"[\r\n]" + re.escape(comment)) if comment else None
         self._judge = judge
         self._borders = np.zeros(256, dtype=bool)
-        delimiter, quote = re.escape(grammar.delimiter), re.escape(grammar.quote)
+        # Without a quote, a byte that no line holds stands for it.
+        delimiter, quote = re.escape(grammar.delimiter), re.escape(grammar.quote or b"\n")
         text = b"[^" + quote + rb"\r\n]*+"
         field = b"(?:" + quote + text + b"(?:" + quote * 2 + text + b")*+" + quote
         field += b"|(?!" + quote + b")[^" + delimiter + rb"\r\n]*+)"
@@ -79,7 +82,7 @@ class Splitter:
             # A line with text on it; a CR is an end only if the next byte is known to be no LF.
             rb"(?=[^\r\n])" + field + b"(?:" + delimiter + field + rb")*+(?:\n|\r\n|\r(?=[^\n]))"
         )
-        self._borders[[CR, LF, grammar.delimiter[0], grammar.quote[0]]] = True
+        self._borders[[CR, LF, *grammar.delimiter, *grammar.quote]] = True
 
     def split(self, window: Window, start: int, stop: int) -> Stretch:
         """The records from ``start``, where one begins, that a proof covers up to ``stop``.
@@ -87,7 +90,7 @@ class Splitter:
         Empty where the first record is not proven: it has a quote out of place, is too long, or
         does not end before ``stop``.
         """
-        stop = min(stop, start + BLOCK_BYTES)
+        stop = self._before_comment(window.data, start, min(stop, start + BLOCK_BYTES))
         data = window.data
         # One byte more than the block, where there is one: a border may depend on it.
         size = min(stop + 1, len(data)) - start
@@ -99,7 +102,7 @@ class Splitter:
             is_end |= _lone_returns(block, len(inside), final=window.final)
         line_ends = np.flatnonzero(is_end)
         quotes = None
-        if data.find(self._grammar.quote, start, stop) >= 0:
+        if self._grammar.quote and data.find(self._grammar.quote, start, stop) >= 0:
             quotes = np.flatnonzero(inside == self._grammar.quote[0])
             last_lines = self._record_ends(block, quotes, line_ends, final=window.final)
         else:
@@ -117,6 +120,7 @@ class Splitter:
         ends a proof, is nothing special here.
         """
         data, match = window.data, self._line.match
+        stop = self._before_comment(data, start, stop)
         nexts = [start]
         while len(nexts) <= limit and (found := match(data, nexts[-1], stop)) is not None:
             nexts.append(found.end())
@@ -131,6 +135,15 @@ class Splitter:
             starts=starts, ends=ends, nexts=borders[1:], lines=lines, lines_after=lines + 1
         )
         return self._short_enough(stretch)
+
+    def _before_comment(self, data: bytes, start: int, stop: int) -> int:
+        """The offset before which no line begins like a comment, though perhaps inside quotes."""
+        if self._comment is None:
+            return stop
+        if data.startswith(self._mark, start):
+            return start
+        found = self._comment.search(data, start, stop)
+        return stop if found is None else found.start() + 1
 
     def _short_enough(self, stretch: Stretch) -> Stretch:
         too_long = stretch.ends - stretch.starts > self._grammar.max_record_bytes

@@ -5,7 +5,14 @@ mean; nothing in this module knows of lines or quotes.
 """
 
 from io import BytesIO
-from typing import BinaryIO
+from typing import Protocol
+
+
+class Source(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most ``size`` bytes, perhaps fewer; nothing only at the end."""
 
 
 class WindowEnd(Exception):  # noqa: N818 - a question answered by growing, not a fault
@@ -22,7 +29,7 @@ class Window:
         final: True once nothing follows ``data`` in the source.
     """
 
-    def __init__(self, source: BinaryIO) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
         self.data = b""
         self.final = False

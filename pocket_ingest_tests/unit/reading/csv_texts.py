@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from pocket_ingest.core.reading import CsvReading, ReadingLimits, read_csv
+from pocket_ingest.core.file_format import FileFormat
+from pocket_ingest.core.reading import Expectation, Reading, ReadingLimits, open_table
 
 LINE_END = re.compile(rb"\r\n|\r|\n")
 
@@ -44,17 +45,32 @@ class Read:
     chunk_ends: list[int] = field(compare=False)
 
 
-def read(data: bytes, *, sizes: list[int] | None = None, delimiter=b",", quote=b'"', **limits):
-    reading = read_csv(
-        Trickle(data, sizes or []),
-        delimiter=delimiter,
-        quote=quote,
-        limits=ReadingLimits(**limits),
-    )
-    return collect(reading, ReadingLimits(**limits))
+def declared(*, delimiter: str = ",", quote: str = '"', **others) -> Expectation:
+    """Nothing is left to be found out: UTF-8, one header row first, no titles, no footers."""
+    known = {
+        "encoding": "utf-8",
+        "escape": "",
+        "comment": "",
+        "header_rows": 1,
+        "skip_lines": 0,
+        "footer_lines": 0,
+    }
+    return Expectation(format=FileFormat(delimiter=delimiter, quote=quote, **{**known, **others}))
 
 
-def collect(reading: CsvReading, limits: ReadingLimits) -> Read:
+def read(
+    data: bytes, *, sizes: list[int] | None = None, delimiter=",", quote='"', **limits
+) -> Read:
+    bounds = ReadingLimits(**limits)
+    with open_table(
+        lambda: Trickle(data, sizes or []),
+        expectation=declared(delimiter=delimiter, quote=quote),
+        limits=bounds,
+    ) as reading:
+        return collect(reading, bounds)
+
+
+def collect(reading: Reading, limits: ReadingLimits) -> Read:
     rows, lines, raws, malformed, chunk_ends = {}, {}, {}, [], []
     expected = 1
     for chunk in reading:
@@ -76,10 +92,9 @@ def collect(reading: CsvReading, limits: ReadingLimits) -> Read:
         malformed += [(m.record, m.line, m.lines, m.code, m.hint, m.raw) for m in chunk.malformed]
     assert reading.records_read == expected - 1
     account = reading.account
-    assert account.total == account.header_lines + account.record_lines + account.blank_lines
     return Read(
         names=reading.header.names,
-        encoding=reading.encoding,
+        encoding=reading.found.encoding,
         rows=rows,
         lines=lines,
         raws=raws,

@@ -111,7 +111,8 @@ def test_any_bytes_read_alike_in_any_pieces(
 def test_where_nothing_is_refused_the_csv_module_agrees(body, chunk_bytes):
     data = b"a,b\n" + body
     found = read(data, chunk_bytes=chunk_bytes)
-    if not found.malformed:
+    # A third, empty field of most records makes a third column.
+    if not found.malformed and len(found.names) == 2:
         text = io.StringIO(data.decode(), newline="")
         expected = [tuple(row) for row in csv.reader(text, strict=True) if row]
         rows = [tuple(value or "" for value in row) for row in found.rows.values()]
@@ -123,7 +124,7 @@ def test_where_nothing_is_refused_the_csv_module_agrees(body, chunk_bytes):
 def test_other_delimiter_and_quote(table: Table):
     swap = bytes.maketrans(b",\"|'", b"|',\"")
     data = table.data.translate(swap)
-    found = read(data, delimiter=b"|", quote=b"'")
+    found = read(data, delimiter="|", quote="'")
     back = str.maketrans(",\"|'", "|',\"")
     rows = [tuple(v and v.translate(back) for v in row) for row in table.rows]
     assert found.rows == dict(enumerate(rows, start=1))
