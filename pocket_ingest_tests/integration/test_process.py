@@ -223,7 +223,7 @@ class TestErrors:
         [
             (b"", "empty_file"),
             (b"id\na\n", "missing_column"),
-            (b"\x1f\x8b\x08\x00", "unsupported_type"),
+            (b"\x1f\x8b\x08\x00", "archive_damaged"),
         ],
     )
     def test_a_file_that_cannot_be_taken_fails(

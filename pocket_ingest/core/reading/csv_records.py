@@ -9,8 +9,10 @@ Where a chunk ends follows from the file's bytes and the limits alone, never fro
 which the source hands the bytes over, so that a load that resumes meets the same chunks again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 
 import numpy as np
@@ -125,6 +127,19 @@ class CsvRecords:
         return self._width == 1
 
     def _walk(self) -> Iterator[RecordChunk]:
+        """The chunks; each is parsed in a thread of its own while the next one is split."""
+        with ThreadPoolExecutor(max_workers=1) as parser:
+            parsing: Future[RecordChunk] | None = None
+            for split in self._split_chunks():
+                following = parser.submit(split)
+                if parsing is not None:
+                    yield parsing.result()
+                parsing = following
+            if parsing is not None:
+                yield parsing.result()
+
+    def _split_chunks(self) -> Iterator[Callable[[], RecordChunk]]:
+        """The chunks as they are split; what is given parses one, and needs nothing of here."""
         window = self._window
         while True:
             # One byte more than a chunk tells whether the file goes on after it.
@@ -151,7 +166,7 @@ class CsvRecords:
         end = _blank_run_end(self._window, 0)
         return end == len(self._window.data) or end >= self._limits.chunk_bytes
 
-    def _chunk(self) -> RecordChunk | None:
+    def _chunk(self) -> Callable[[], RecordChunk] | None:
         """The next chunk, or None where the window began with nothing but blank lines."""
         window = self._window
         draft = self._draft()
@@ -177,7 +192,7 @@ class CsvRecords:
                 by_line = max(by_line - max(draft.count - before, 1), 0)
             position = following
         if draft.count:
-            chunk = draft.finish(window.data)
+            chunk = partial(draft.finish, window.data)
             window.discard(position)
             self.records_read += draft.count
             return chunk
@@ -284,7 +299,7 @@ class CsvRecords:
             self._window.grow(stop + self._judge.reach)
             return self._judge.judge(self._window, position, self._lines + 1)
 
-    def _endless(self) -> RecordChunk:
+    def _endless(self) -> Callable[[], RecordChunk]:
         """The chunk of the endless record at the window's beginning, which is passed over."""
         verdict = self._verdict(0, 0)
         skipped = Skip(self._grammar, self._judge, self._window).run(
@@ -300,9 +315,9 @@ class CsvRecords:
         )
         self._lines += skipped.lines
         self.records_read += 1
-        return draft.finish(b"")
+        return partial(draft.finish, b"")
 
-    def _blank_run(self) -> Iterator[RecordChunk]:
+    def _blank_run(self) -> Iterator[Callable[[], RecordChunk]]:
         """Blank lines at the window's beginning, of a file of one column, however many.
 
         They are records with a null if another record follows, and nothing at the file's end.
@@ -327,7 +342,7 @@ class CsvRecords:
             draft.add_blank(size, first_line=self._lines + 1)
             self._lines += size
             self.records_read += size
-            yield draft.finish(b"\n" * size)
+            yield partial(draft.finish, b"\n" * size)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

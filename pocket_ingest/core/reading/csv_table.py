@@ -43,7 +43,8 @@ from pocket_ingest.core.reading.transcription import (
 )
 from pocket_ingest.core.reading.window import Source
 
-MOST_NAMES_TOLD = 5
+SAMPLE_LINES = 300
+"""Lines in which each dialect is tried; the chosen one is looked at in all of the sample."""
 
 
 class CsvTable:
@@ -232,16 +233,17 @@ class _Opening:
     def choice(self) -> _Choice:
         declared = self._declared
         scored = score_dialects(self._text, declared)
-        choices = [self._read_as(one.dialect, one.score) for one in scored[:20]]
+        sample = _first_lines(self._text, SAMPLE_LINES)
+        choices = [self._read_as(one.dialect, one.score, sample) for one in scored[:20]]
         if declared.delimiter is None and (self._expectation.columns or scored[0].score < WEAKEST):
             quote = '"' if declared.quote is None else declared.quote
             plain = Dialect(delimiter="", quote=quote, escape=declared.escape or "")
-            choices.append(self._read_as(plain, WEAKEST))
-        choices.sort(key=lambda choice: choice.rank)
-        return choices[0]
+            choices.append(self._read_as(plain, WEAKEST, sample))
+        best = min(choices, key=lambda choice: choice.rank)
+        return self._read_as(best.dialect, best.score, self._text)
 
-    def _read_as(self, dialect: Dialect, score: float) -> _Choice:
-        rows = self._cut(self._text, dialect)
+    def _read_as(self, dialect: Dialect, score: float, text: str) -> _Choice:
+        rows = self._cut(text, dialect)
         layout = find_layout([self._cells(row) for row in rows], self._expectation)
         match = self._expectation.match(layout.names) if self._expectation.columns else None
         after = [row for row in rows[layout.header_at + layout.header_rows :] if any(row.cells)]

@@ -32,7 +32,7 @@ DELIMITERS = {
     " ": 0.8,
 }
 LONG_DELIMITER = re.compile(r"[|;:,~^#!$%&*+=@\t-]{2,3}|[,;|:] ")
-SCORED_LINES = 400
+SCORED_LINES = 300
 OPEN_LINES = 60
 """Lines that a quoted cell of a sample may take; a longer one is taken for a stray quote."""
 LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
@@ -111,7 +111,7 @@ def cut_rows(text: str, dialect: Dialect, *, most: int = 2**31) -> list[Cut]:
     number = 0
     while number < len(lines) and len(rows) < most:
         row = _cut(lines, number, dialect)
-        if CUT in text or escape:
+        if row.quoted or escape:
             row = replace(row, cells=[_restored(cell, dialect) for cell in row.cells])
         rows.append(row)
         number += row.lines

@@ -100,12 +100,16 @@ class Splitter:
         returns = data.find(b"\r", start, stop) >= 0
         if returns:
             is_end |= _lone_returns(block, len(inside), final=window.final)
-        line_ends = np.flatnonzero(is_end)
         quotes = None
         if self._grammar.quote and data.find(self._grammar.quote, start, stop) >= 0:
-            quotes = np.flatnonzero(inside == self._grammar.quote[0])
-            last_lines = self._record_ends(block, quotes, line_ends, final=window.final)
+            # One search for both: looking for single bytes is what a proof spends its time on.
+            special = np.flatnonzero(is_end | (inside == self._grammar.quote[0]))
+            is_quote = inside[special] == self._grammar.quote[0]
+            quotes, line_ends = special[is_quote], special[~is_quote]
+            outside = (is_quote.cumsum()[~is_quote] & 1) == 0
+            last_lines = self._record_ends(block, quotes, line_ends, outside, final=window.final)
         else:
+            line_ends = np.flatnonzero(is_end)
             last_lines = np.arange(len(line_ends))
         stretch = _stretch(block, start, line_ends, last_lines, returns=returns)
         stretch = self._short_enough(stretch)
@@ -150,9 +154,18 @@ class Splitter:
         return stretch[: int(too_long.argmax())] if too_long.any() else stretch
 
     def _record_ends(
-        self, block: Bytes, quotes: Positions, line_ends: Positions, *, final: bool
+        self,
+        block: Bytes,
+        quotes: Positions,
+        line_ends: Positions,
+        outside: npt.NDArray[np.bool_],
+        *,
+        final: bool,
     ) -> Positions:
-        """Which of ``line_ends`` end a record, up to the first quote out of place."""
+        """Which of ``line_ends`` end a record, up to the first quote out of place.
+
+        ``outside`` says which of them have an even number of quotes before them.
+        """
         proven = np.ones(len(quotes), dtype=bool)
         opening, after = quotes[0::2], quotes[1::2] + 1
         proven[0::2] = self._borders[block[opening - 1]] | (opening == 0)
@@ -160,7 +173,7 @@ class Splitter:
         proven[1::2] = self._borders[block[after - beyond]] | beyond
         if beyond.any() and not final:
             proven[-1] = False
-        ends = np.flatnonzero((np.searchsorted(quotes, line_ends) & 1) == 0)
+        ends = np.flatnonzero(outside)
         if proven.all():
             return ends
         first_misplaced = quotes[int(proven.argmin())]
@@ -175,12 +188,9 @@ class Splitter:
         if not len(several):
             return stretch
         starts, ends = stretch.starts[several] - start, stretch.ends[several] - start
-        owners, delimiters = self._delimiters(inside, starts, ends)
-        is_text = np.searchsorted(quotes, delimiters) & 1
-        as_text = np.bincount(owners[is_text == 1], minlength=len(several))
-        counts = np.bincount(owners, minlength=len(several))
+        outside, as_text = self._delimiters(inside, starts, ends, quotes)
         needed = self._judge.columns - 1
-        refused = counts - as_text != needed
+        refused = outside != needed
         # A swallowed first line and a swallowed inner one hold that many delimiters as text.
         doubtful = (needed > 0) & (line_count[several] > 2) & (as_text >= needed)  # noqa: PLR2004
         for index in np.flatnonzero(refused | doubtful).tolist():
@@ -190,16 +200,23 @@ class Splitter:
         return stretch
 
     def _delimiters(
-        self, inside: Bytes, starts: Positions, ends: Positions
+        self, inside: Bytes, starts: Positions, ends: Positions, quotes: Positions
     ) -> tuple[Positions, Positions]:
-        """Delimiters in the records of a block: whose each is, and where."""
-        if 8 * int((ends - starts).sum()) < len(inside):
-            owners, positions = _ranges(starts, ends)
-            found = inside[positions] == self._grammar.delimiter[0]
-            return owners[found], positions[found]
-        every = np.flatnonzero(inside == self._grammar.delimiter[0])
-        owners, chosen = _ranges(np.searchsorted(every, starts), np.searchsorted(every, ends))
-        return owners, every[chosen]
+        """Delimiters of records of a block: how many outside quotes, and how many as text."""
+        owners, chosen = _ranges(np.searchsorted(quotes, starts), np.searchsorted(quotes, ends))
+        records = np.arange(len(starts))
+        # A record is cut at its quotes; an even number of them before a part is outside.
+        cuts = np.concatenate((starts, quotes[chosen], ends))
+        whose = np.concatenate((records, owners, records))
+        order = np.argsort(cuts, kind="stable")
+        cuts, whose = cuts[order], whose[order]
+        counts = np.add.reduceat(inside == self._grammar.delimiter[0], cuts, dtype=np.int32)
+        is_end = order >= len(cuts) - len(ends)
+        first = np.searchsorted(whose, records)
+        is_text = ((np.arange(len(cuts)) - first[whose]) & 1) == 1
+        outside = np.bincount(whose, counts * ~(is_text | is_end), minlength=len(records))
+        as_text = np.bincount(whose, counts * (is_text & ~is_end), minlength=len(records))
+        return outside.astype(np.int64), as_text.astype(np.int64)
 
     def _believes(self, window: Window, start: int) -> bool:
         try:

@@ -83,14 +83,15 @@ def survey(source: Source, *, escaped_quotes: Iterable[bytes] = (b'\\"', b"\\'")
     while block := source.read(BLOCK_BYTES):
         if len(found.head) < HEAD_BYTES:
             found.head += block[: HEAD_BYTES - len(found.head)]
-        found.tail = (found.tail + block)[-TAIL_BYTES:]
+        found.tail = block[-TAIL_BYTES:] if len(block) >= TAIL_BYTES else found.tail + block
+        found.tail = found.tail[-TAIL_BYTES:]
         # A sequence may be cut in two between blocks.
-        seen = carry + block
-        _look_for_escapes(found, seen, found.size - len(carry), escaped_quotes)
-        if seen.isascii():
-            carry = seen[-4:]
+        _look_for_escapes(found, carry, block, escaped_quotes)
+        if carry.isascii() and block.isascii():
+            carry = block[-4:]
         else:
             found.is_ascii = False
+            seen = carry + block
             cut = len(seen) - _unfinished(seen)
             _look_at_high_bytes(found, seen[:cut])
             carry = seen[cut:]
@@ -109,13 +110,15 @@ def bytes_that_occur(source: Source) -> set[int]:
 
 
 def _look_for_escapes(
-    found: Survey, seen: bytes, offset: int, escaped_quotes: Iterable[bytes]
+    found: Survey, carry: bytes, block: bytes, escaped_quotes: Iterable[bytes]
 ) -> None:
-    if found.escaped >= 0:
+    # One byte is looked for ten times faster than two.
+    if found.escaped >= 0 or (b"\\" not in block and b"\\" not in carry):
         return
+    seen = carry + block
     places = [place for mark in escaped_quotes if (place := seen.find(mark)) >= 0]
     if places:
-        found.escaped = offset + min(places)
+        found.escaped = found.size - len(carry) + min(places)
         start = max(0, min(places) - HEAD_BYTES // 8)
         found.around_escaped = seen[start - start % 4 : min(places) + HEAD_BYTES // 4]
 

@@ -43,7 +43,12 @@ MB = 2**20
 CASES = {
     "plain": ((b"a,b,c\n", b"1,two,three and more\n" * 50, 300 * MB), None, 0, "-"),
     "short records": ((b"a\n", b"1\n", 8 * MB), 4 * MB, 0, "-"),
-    "every record broken": ((b"a,b\n", b"1,some text and \xff\n", 5 * MB), 0, None, "invalid_encoding"),
+    "every record broken": (
+        (b"a,b\n", b"1,some text and \xff\n", 5 * MB),
+        0,
+        None,
+        "invalid_encoding",
+    ),
     "one open quote, no line end": (
         (b'a,b,c\n1,2,"', b"some text, and more ", 200 * MB),
         0,
