@@ -212,9 +212,10 @@ class RejectsWriter:
 
     def __init__(self, path: Path, *, header: bytes, found: Found) -> None:
         self._file = path.open("wb")
-        self._codec = found.encoding or "utf-8"
+        is_csv = found.format == "csv"
+        self._codec = found.encoding if is_csv else "utf-8"
         self._delimiter = found.delimiter or ","
-        self._quote = found.quote
+        self._quote = found.quote if is_csv else '"'
         self._end = self._encoded("\n")
         between = self._encoded(self._delimiter)
         if self._codec.startswith(("utf-16", "utf-32")):

@@ -114,6 +114,7 @@ def _expected(field: Field) -> ExpectedColumn:
         form=CellForm(
             date=first if field.kind is Kind.DATE else "",
             timestamp=first if field.kind is Kind.TIMESTAMP else "",
+            is_instant=field.kind is Kind.TIMESTAMP,
             decimal_mark=options.decimal_mark,
             true=next(iter(options.true), "true"),
             false=next(iter(options.false), "false"),

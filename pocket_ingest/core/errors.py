@@ -88,6 +88,7 @@ class Code(StrEnum):
     MIXED_LINE_ENDS = "mixed_line_ends"
     LINES_OUTSIDE = "lines_outside"
     MADE_UP_HEADER = "made_up_header"
+    OTHER_SHEETS = "other_sheets"
     # the system
     UNKNOWN_DATASET = "unknown_dataset"
     INVALID_CONTRACT = "invalid_contract"
@@ -282,6 +283,10 @@ CATALOGUE: dict[Code, Explanation] = {
     Code.MADE_UP_HEADER: _notice(
         "The file has no header, or one with fewer names than columns.",
         "The team declares `header_rows=0`, or the sender adds the names.",
+    ),
+    Code.OTHER_SHEETS: _notice(
+        "The workbook has other sheets, which were not read.",
+        "Nothing, if the right one was; else the team declares `sheet`.",
     ),
     Code.TOO_MANY_COLUMNS: _file(
         "The header has more columns than `POCKET_MAX_COLUMNS`.",

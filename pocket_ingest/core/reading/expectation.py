@@ -25,12 +25,14 @@ class CellForm:
 
     Attributes:
         date, timestamp: ``strptime`` forms, or ``epoch_s`` / ``epoch_ms``; empty for ISO 8601.
+        is_instant: whether the column holds timestamps, so that a date means its midnight.
         decimal_mark: of numbers.
         true, false: the words of booleans.
     """
 
     date: str = ""
     timestamp: str = ""
+    is_instant: bool = False
     decimal_mark: str = "."
     true: str = "true"
     false: str = "false"
