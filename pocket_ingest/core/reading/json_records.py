@@ -36,6 +36,14 @@ BETWEEN = re.compile(rb"[\s,\[\]]*")
 BORDER = re.compile(rb"[,\]\r\n]")
 STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]"]', re.DOTALL)
 NEXT_OBJECT = re.compile(rb"[\r\n]\s*(?=\{)")
+ONE_BEHIND_THE_OTHER = re.compile(rb"(?<=[},])\s*(?=\{)")
+MOST_INDENT = 100
+MOST_NESTED = 32
+"""Brackets of damaged text that are matched; more of them are likely more damage."""
+CLOSING = re.compile(rb"\s*(\]\s*)?\Z")
+# Finds ends only: whole numbers as floats, since Python refuses to make one of 4,300 digits.
+SCANNER = json.JSONDecoder(parse_int=float)
+LONGEST_WORD = len("-Infinity")
 
 
 class Number(str):
@@ -189,6 +197,7 @@ class _Elements:
         self._by_line = lines
         self._covered = 0
         self._record_lines = self._before = self._between = self._after = 0
+        self._decoded, self._text = b"", ""
 
     @property
     def account(self) -> LineAccount:
@@ -276,10 +285,10 @@ class _Elements:
                 yield _Element(raw=raw, line=line, lines=lines, is_long=True)
                 line += lines - 1
                 continue
-            raw = window.data[position:end]
+            raw = window.data[position:end].rstrip()
             lines = 1 + count_line_ends(raw, 0, len(raw))
-            yield _Element(raw=raw.rstrip(), line=line, lines=lines)
-            line, position = line + lines - 1, end
+            yield _Element(raw=raw, line=line, lines=lines)
+            line, position = line + lines - 1, position + len(raw)
         # What follows the last line end is a line of its own only if there is anything.
         ended = window.data.endswith((b"\n", b"\r")) or not window.data
         yield _Element(raw=b"", line=line - ended, lines=0)
@@ -289,20 +298,40 @@ class _Elements:
         if not window.data.startswith(b"{", start):
             found = BORDER.search(window.data, start + 1)
             return found.start() if found else len(window.data)
-        size = BLOCK_BYTES
+        size, is_sound = BLOCK_BYTES, True
         while True:
-            end = _object_end(window.data, start)
+            if is_sound:
+                end, is_sound = self._sound_end(window, start)
+            if not is_sound:
+                end = _damaged_end(window.data, start)
             if end >= 0:
                 return end
             if window.final or len(window.data) - start > self._most:
                 break
             size *= 2
             window.grow(start + size)
-        # Its brackets do not match: the next object at the beginning of a line is another one.
-        found = NEXT_OBJECT.search(window.data, start + 1)
-        if found:
-            return found.start()
-        return len(window.data) if window.final else max(len(window.data), start + self._most + 1)
+        if not window.final:
+            return max(len(window.data), start + self._most + 1)
+        end = _damaged_end(window.data, start)
+        closing = CLOSING.search(window.data, start)
+        return end if end >= 0 or not closing else closing.start()
+
+    def _sound_end(self, window: Window, start: int) -> tuple[int, bool]:
+        """One past the object at ``start``, or -1; and whether it is one, as far as it is here.
+
+        Damage is met where it is, so that a file of nothing but damage costs hardly more than any
+        other: matching brackets alone would search megabytes for each object that lacks one.
+        """
+        if self._decoded is not window.data:
+            # One character for each byte, so that places are the same; what they mean is not asked.
+            self._decoded, self._text = window.data, window.data.decode("latin-1")
+        try:
+            return SCANNER.raw_decode(self._text, start)[1], True
+        except json.JSONDecodeError as error:
+            is_open = error.msg.startswith("Unterminated string")
+            return -1, is_open or error.pos >= len(self._text) - LONGEST_WORD
+        except (ValueError, RecursionError):
+            return -1, False
 
     @staticmethod
     def _pass_long(window: Window) -> int:
@@ -322,18 +351,37 @@ class _Elements:
             position = 0
 
 
-def _object_end(data: bytes, start: int) -> int:
-    """One past the object at ``start``, told by its brackets alone; -1 if it does not end."""
-    depth = 0
-    for found in STRUCTURE.finditer(data, start):
+def _damaged_end(data: bytes, start: int) -> int:
+    """One past what should be an object and is none; -1 if no end is in sight.
+
+    Where its line begins with it, the next line that begins the same way is another object;
+    within this, or without, it ends where its brackets match.
+    """
+    before = data[max(0, start - MOST_INDENT) : start]
+    indent = re.split(rb"[\r\n]", before)[-1]
+    is_line = len(indent) < MOST_INDENT and not indent.strip()
+    mark = re.compile(rb"[\r\n]" + indent + rb"(?=\{)") if is_line else ONE_BEHIND_THE_OTHER
+    following = mark.search(data, start + 1) if is_line else None
+    end = _object_end(data, start, following.start() if following else len(data))
+    if end < 0 and not is_line:
+        following = mark.search(data, start + 1)
+    return following.start() if following and end < 0 else end
+
+
+def _object_end(data: bytes, start: int, limit: int) -> int:
+    """One past the object at ``start``, told by its brackets alone; -1 if they do not match."""
+    closers: list[bytes] = []
+    for found in STRUCTURE.finditer(data, start, limit):
         mark = found[0]
         if mark in b"{[":
-            depth += 1
+            closers.append(b"}" if mark == b"{" else b"]")
         elif mark in b"}]":
-            depth -= 1
-            if depth == 0:
+            if closers.pop() != mark:
+                return -1
+            if not closers:
                 return found.end()
-        elif mark == b'"':
+        # A quote alone is one that is never closed.
+        if mark == b'"' or len(closers) > MOST_NESTED:
             return -1
     return -1
 

@@ -26,13 +26,13 @@ class Whole:
 
 
 def read_whole(
-    data: bytes, *, expectation: Expectation = Expectation(), name: str = "", **limits: int
+    data: bytes, *, expectation: Expectation | None = None, name: str = "", **limits: int
 ) -> Whole:
     """Read a file whose format is found out; numbers are checked on the way."""
     rows, lines, faults, fields, raws, expected = [], [], [], [], [], 1
     with open_table(
         lambda: io.BytesIO(data),
-        expectation=expectation,
+        expectation=expectation or Expectation(),
         limits=ReadingLimits(**limits),
         name=name,
     ) as reading:

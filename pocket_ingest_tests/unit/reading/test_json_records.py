@@ -48,7 +48,7 @@ def test_lines_of_json_are_read_as_they_are(table, end, ended):
     data = end.join(lines).encode() + end.encode() * ended
     whole = read_whole(data, chunk_records=5)
     assert whole.found.format == "jsonl"
-    assert whole.rows == [tuple(row.values()) for row in table]
+    assert whole.rows == [tuple(row[name] for name in whole.names) for row in table]
     assert whole.lines == list(range(1, len(table) + 1))
     assert whole.account.record_lines == whole.account.total == len(table)
 
@@ -58,7 +58,7 @@ def test_an_array_of_objects_is_read_as_it_is(table, indent, ended):
     data = json.dumps(table, indent=indent, ensure_ascii=False).encode() + b"\n" * ended
     whole = read_whole(data, chunk_records=5)
     assert whole.found.format == "json"
-    assert whole.rows == [tuple(row.values()) for row in table]
+    assert whole.rows == [tuple(row[name] for name in whole.names) for row in table]
     assert whole.faults == []
     assert whole.account.total == count_lines(data)
 
@@ -112,7 +112,18 @@ def test_a_bad_line_costs_one_record(bad, code, before):
 
 
 @pytest.mark.parametrize(
-    "bad", [b'{"a": 1 2}', b'{"a": }', b"7", b'{"a": "open}', b'{"a": 1', b'{"a": [1}']
+    "bad",
+    [
+        b'{"a": 1 2}',
+        b'{"a": }',
+        b"7",
+        b'{"a": "open}',
+        b'{"a": 1',
+        b'{"a": [1}',
+        b'{"a": 1 2, "b": [{}, {}]}',
+        b'{"a": ' + b"[" * 100_000,
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("before", [1, 30])
 def test_an_array_goes_on_after_a_bad_element(bad, before):
@@ -122,6 +133,33 @@ def test_an_array_goes_on_after_a_bad_element(bad, before):
     assert [(record, line) for record, line, _ in whole.faults] == [(before + 1, before + 2)]
     assert whole.rows == [(str(n),) for n in range(before + 5)]
     assert whole.account.total == count_lines(data)
+
+
+@pytest.mark.parametrize(
+    ("bad", "costs"), [(b'{"a": 1 2}', 1), (b'{"a": 1, "b": [{}, {}] 7}', 1), (b'{"a": 1', 1)]
+)
+def test_an_array_on_one_line_goes_on_after_a_bad_element(bad, costs):
+    good = [b'{"a": "%d"}' % n for n in range(6)]
+    whole = read_whole(b"[" + b",".join([*good[:3], bad, *good[3:]]) + b"]")
+    assert whole.faults == [(4, 1, "invalid_json")] * costs
+    assert whole.rows == [(str(n),) for n in range(6)]
+    assert whole.account.total == 1
+
+
+def test_objects_over_several_lines_go_on_after_a_bad_one():
+    good = json.dumps([{"a": str(n), "b": [{"c": 1}, {"c": 2}]} for n in range(9)], indent=2)
+    lines = good.splitlines()
+    del lines[lines.index('    "a": "4",') + 4]
+    whole = read_whole("\n".join(lines).encode())
+    assert [row[0] for row in whole.rows] == ["0", "1", "2", "3", "5", "6", "7", "8"]
+    assert len(whole.faults) == 1
+    assert whole.account.total == len(lines)
+
+
+def test_nothing_but_damage_is_read_as_fast_as_anything_else():
+    for bad in (b'{"a": 1,', b'{"a" {', b'{"a": 1 2} ', b"{1,[", b'{"a": "x}, '):
+        whole = read_whole(b'[{"a": 1},' + bad * 5_000 + b"]", max_record_bytes=2**20)
+        assert whole.faults
 
 
 def test_blank_lines_are_no_records():

@@ -16,6 +16,7 @@ from pocket_ingest.core.file_format import FileFormat
 from pocket_ingest.core.reading.expectation import CellForm, Expectation, ExpectedColumn, fold
 from pocket_ingest_tests.unit.reading.formats import read_whole
 
+PLAIN = CellForm()
 Sheets = dict[str, list[list[object]]]
 
 
@@ -52,6 +53,7 @@ ODS_NAMES = (
     'xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0" '
     'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"'
 )
+MANIFEST = "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"
 
 
 def open_document(rows: list[list[str]]) -> bytes:
@@ -76,15 +78,16 @@ def open_document(rows: list[list[str]]) -> bytes:
         archive.writestr("content.xml", content)
         archive.writestr(
             "META-INF/manifest.xml",
-            '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>',
+            f'<manifest:manifest xmlns:manifest="{MANIFEST}"/>',
         )
     return target.getvalue()
 
 
-def expecting(*names: str, form: CellForm = CellForm(), **declared) -> Expectation:
+def expecting(*names: str, form: CellForm | None = None, **declared) -> Expectation:
     return Expectation(
         columns=tuple(
-            ExpectedColumn(name=name, headers=frozenset({fold(name)}), form=form) for name in names
+            ExpectedColumn(name=name, headers=frozenset({fold(name)}), form=form or PLAIN)
+            for name in names
         ),
         format=FileFormat(**declared),
     )
