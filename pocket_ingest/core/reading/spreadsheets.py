@@ -58,8 +58,11 @@ class _Sheet:
     rows: Sequence[Sequence[Cell]]
 
     def texts(self, start: int, end: int) -> list[list[str | None]]:
-        """Some rows as text, as a search for a header is to see them."""
-        return [[spell(_value(cell), PLAIN) for cell in row] for row in self.rows[start:end]]
+        """Some rows as text, each as wide as it is filled: a sheet has the width of its widest."""
+        return [
+            [spell(_value(cell), PLAIN) for cell in row[: _extent(row)]]
+            for row in self.rows[start:end]
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +95,12 @@ class SheetReading:
             names=layout.names,
             line=sheet.first_row + layout.header_at if header else 0,
             raw=csv_line(layout.names),
-            rows=tuple(tuple(cell or "" for cell in row[: len(layout.names)]) for row in header),
+            rows=tuple(tuple(cell or "" for cell in _widened(row, layout)) for row in header),
         )
         self.found = found
         start = max(first, len(sheet.rows) - LOOKED_AT)
         last = sheet.texts(start, len(sheet.rows))
-        count = _footer_rows(last, layout, expectation)
+        count = _footer_rows([_widened(row, layout) for row in last], layout, expectation)
         self._first, self._end = first, len(sheet.rows) - count
         footer = last[len(last) - count :]
         before = sheet.texts(0, layout.header_at)
@@ -147,7 +150,7 @@ class SheetReading:
         for at in range(self._first, self._end):
             row, line = self._sheet.rows[at], self._sheet.first_row + at
             wrong = [place for place in range(len(row)) if (line, place) in self._errors]
-            if not wrong and not any(map(_value, row)) and not any(cell == 0 for cell in row):
+            if not wrong and not any(map(_is_filled, row)):
                 self._blank += 1
                 continue
             cells = [
@@ -156,8 +159,8 @@ class SheetReading:
             cells += [None] * (width - len(cells))
             if wrong:
                 yield from self._refuse_error(cells, wrong[0], line)
-            elif any(map(_value, row[width:])):
-                count = max(n + 1 for n, cell in enumerate(row) if _value(cell) is not None)
+            elif any(_is_filled(cell) for cell in row[width:]):
+                count = _extent(row)
                 hint = f"found {count} fields, expected {width}"
                 raw = csv_line([spell(_value(cell), PLAIN) for cell in row])
                 yield from self._chunks.refuse(line, Code.FIELD_COUNT, hint, raw)
@@ -350,13 +353,6 @@ def _load(workbook: calamine.CalamineWorkbook, name: str) -> _Sheet | None:
 
 def _choice(sheet: _Sheet, expectation: Expectation) -> _Choice:
     layout = find_layout(sheet.texts(0, LOOKED_AT), expectation)
-    names = layout.names
-    used = len(names)
-    while used > 1 and not names[used - 1]:
-        if any(_is_filled(row[used - 1]) for row in sheet.rows if len(row) >= used):
-            break
-        used -= 1
-    layout = replace(layout, names=names[:used])
     match = expectation.match(layout.names)
     return _Choice(
         sheet=sheet,
@@ -388,6 +384,16 @@ def _value(cell: Cell) -> Cell:
 
 def _is_filled(cell: Cell) -> bool:
     return cell != "" and not (isinstance(cell, str) and cell.isspace())
+
+
+def _extent(row: Sequence[Cell]) -> int:
+    """Cells up to the last one that is filled."""
+    return max((place + 1 for place, cell in enumerate(row) if _is_filled(cell)), default=0)
+
+
+def _widened(row: Sequence[str | None], layout: Layout) -> list[str | None]:
+    """A row with a cell for each name at least."""
+    return [*row, *[None] * (len(layout.names) - len(row))]
 
 
 def _letters(column: int) -> str:
