@@ -32,6 +32,7 @@ from pocket_ingest.core.reading.window import Source, Window
 
 KEPT_BYTES = 4_096
 BLOCK_BYTES = 2**18
+FIRST_LINES = 10
 BETWEEN = re.compile(rb"[\s,\[\]]*")
 BORDER = re.compile(rb"[,\]\r\n]")
 STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]"]', re.DOTALL)
@@ -72,14 +73,12 @@ def recognise_json(head: bytes) -> str:
     if text.startswith(b"["):
         inside = text[1:].lstrip()
         return "json" if inside.startswith((b"{", b"]")) else ""
-    first = text.split(b"\n", 1)[0].strip()
-    if not re.match(rb'\{\s*(?:"|\}|\Z)', first):
+    lines = text.split(b"\n", FIRST_LINES)
+    if not re.match(rb'\{\s*(?:"|\}|\Z)', lines[0].strip()):
         return ""
-    try:
-        _parse(first)
-    except ValueError:
-        return "json"
-    return "jsonl"
+    # One that is damaged does not make objects over several lines of the others.
+    whole = any(line.startswith(b"{") and _understand(line)[2] is not None for line in lines)
+    return "jsonl" if whole else "json"
 
 
 class JsonReading:

@@ -182,6 +182,12 @@ def test_an_empty_array_has_the_contracts_columns():
     assert refused.value.code is Code.EMPTY_FILE
 
 
+def test_a_damaged_first_line_is_one_line():
+    whole = read_whole(b'{"a\r: 1}\n{"a": 2}\n')
+    assert (whole.found.format, whole.rows, whole.lines) == ("jsonl", [("2",)], [2])
+    assert whole.faults[0][1] == 1
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.data(), st.booleans())
 def test_damage_costs_what_it_touches(data, array):
@@ -200,7 +206,7 @@ def test_damage_costs_what_it_touches(data, array):
         return
     if whole.found.format == "csv":
         return
-    assert whole.account.total == count_lines_of_json(content, array)
+    assert whole.account.total == count_lines_of_json(content, whole.found.format == "json")
     if not whole.faults and "id" in whole.names:
         assert len(whole.rows) <= count + len(touched)
 
