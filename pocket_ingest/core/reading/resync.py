@@ -30,7 +30,8 @@ next line, or if its own line, its last one or too many in between have other fa
 a file of one column a legal quote is always believed, since any line resembles a record there.
 
 A line resembles a record if it begins with a number, where the broken record does; elsewhere, if
-it has the expected number of fields.
+it has the expected number of fields. A record that would never end by that rule, though it begins
+with a number, is judged as if it did not.
 """
 
 import re
@@ -135,7 +136,12 @@ class Judge:
         scan = self._grammar.scan(window, start)
         if scan.outcome is Outcome.COMPLETE and self.believes(window, start, scan):
             return Verdict(end=scan.end, next=scan.next)
-        return self._resynchronise(window, start, line, scan)
+        numeric = self.begins_with_number(window.data, start)
+        verdict = self._resynchronise(window, start, line, scan, numeric=numeric)
+        if verdict.endless and numeric:
+            # No number begins any of the lines around: this record had one by chance.
+            verdict = self._resynchronise(window, start, line, scan, numeric=False)
+        return verdict
 
     def believes(self, window: Window, start: int, scan: Scan) -> bool:
         """Whether a complete record is what it seems, and not lines behind a stray quote."""
@@ -170,9 +176,10 @@ class Judge:
         before = self._grammar.scan(window, start, within=opened).fields
         return before + window.data.count(self._grammar.delimiter, opened, first_line_end)
 
-    def _resynchronise(self, window: Window, start: int, line: int, scan: Scan) -> Verdict:
+    def _resynchronise(
+        self, window: Window, start: int, line: int, scan: Scan, *, numeric: bool
+    ) -> Verdict:
         """Choose the cheapest of the possible ends of a broken record."""
-        numeric = self.begins_with_number(window.data, start)
         bound = start + self._grammar.max_record_bytes + 1
         near = self._near_ends(window, start, scan)
         best = self._cheapest(window, start, near, _NO_END, numeric=numeric)
@@ -336,19 +343,19 @@ class Judge:
         self, window: Window, position: int, within: int, *, numeric: bool
     ) -> int | None:
         """Offset after the sound record at ``position``, or None if there is none."""
+        if numeric and not self.begins_with_number(window.data, position):
+            return None
         scan = self._grammar.scan(window, position, within=within)
         if scan.outcome is not Outcome.COMPLETE or scan.fields != self.columns:
-            return None
-        if numeric and not self.begins_with_number(window.data, position):
             return None
         return scan.next
 
     def _record_at(self, window: Window, begin: int, end: int, *, numeric: bool) -> int | None:
         """End of the sound record at ``begin``, if it ends at ``end``; None otherwise."""
+        if numeric and not self.begins_with_number(window.data, begin):
+            return None
         scan = self._grammar.scan(window, begin, within=end + 1)
         if scan.outcome is not Outcome.COMPLETE or scan.fields != self.columns:
-            return None
-        if numeric and not self.begins_with_number(window.data, begin):
             return None
         return scan.end
 
@@ -409,7 +416,9 @@ class Skip:
         self._window = window
         self._lines = 0
         self._passed = 0
-        self._landmark = re.compile(re.escape(grammar.quote) + rb"+|[\r\n]+")
+        # A search for one byte out of a set runs six times as fast as one for either kind of run.
+        self._landmark = re.compile(rb"[\r\n" + re.escape(grammar.quote) + rb"]")
+        self._run = re.compile(re.escape(grammar.quote) + rb"+|[\r\n]+")
 
     def run(self, position: int, *, inside: bool) -> Skipped:
         """Discard the record at the window's beginning, whose end is not before ``position``.
@@ -428,6 +437,8 @@ class Skip:
         while True:
             data = self._window.data
             found = (self._landmark if inside else LINE_END).search(data, position)
+            if found is not None and inside:
+                found = self._run.match(data, found.start())
             if found is None:
                 if self._window.final:
                     return self._release(raw, len(data), len(data))
