@@ -13,8 +13,7 @@ Here: where objects begin and end, and what is wrong with one. Not here: what va
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from pocket_ingest.core.errors import Code, PermanentError
 from pocket_ingest.core.reading.expectation import CellForm, Expectation
@@ -53,8 +52,27 @@ class Number(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Element:
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("the record names a key twice")
+    return found
+
+
+# One for all records: making one takes as long as reading a short object.
+DECODER = json.JSONDecoder(
+    parse_int=Number,
+    parse_float=Number,
+    parse_constant=_refuse_constant,
+    object_pairs_hook=_object,
+)
+
+
+class _Element(NamedTuple):
     """One element of the file: its bytes, its first line, and how many lines it spans."""
 
     raw: bytes
@@ -388,7 +406,7 @@ def _object_end(data: bytes, start: int, limit: int) -> int:
 def _understand(raw: bytes) -> tuple[Code, str, dict[str, Any] | None]:
     """The object, or why it is none."""
     try:
-        parsed = _parse(raw)
+        parsed = DECODER.decode(raw.decode())
     except UnicodeDecodeError as error:
         hint = f"byte 0x{raw[error.start]:02X} at offset {error.start} of the record is not UTF-8"
         return Code.INVALID_ENCODING, hint, None
@@ -399,27 +417,6 @@ def _understand(raw: bytes) -> tuple[Code, str, dict[str, Any] | None]:
     if not isinstance(parsed, dict):
         return Code.INVALID_JSON, "the record is not an object", None
     return Code.INVALID_JSON, "", parsed
-
-
-def _parse(raw: bytes) -> Any:
-    return json.loads(
-        raw.decode(),
-        parse_int=Number,
-        parse_float=Number,
-        parse_constant=_refuse_constant,
-        object_pairs_hook=_object,
-    )
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("the record names a key twice")
-    return found
 
 
 def _spelled(value: Any, form: CellForm) -> str | None:

@@ -34,7 +34,7 @@ class ReadingLimits:
     """
 
     chunk_bytes: int = 8 * 2**20
-    chunk_records: int = 200_000
+    chunk_records: int = 100_000
     max_record_bytes: int = 8 * 2**20
     max_field_bytes: int = 8 * 2**20
     max_columns: int = 2_000
@@ -73,7 +73,7 @@ class Header:
     rows: tuple[tuple[str, ...], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MalformedRecord:
     """A record that cannot be read.
 

@@ -434,29 +434,38 @@ class Skip:
         if self._window.data[position - 1 : position + 1] == b"\r\n":
             position -= 1
         numeric = self._judge.begins_with_number(self._window.data, 0)
+        while (found := self._find(position, inside=inside)) is not None:
+            position = found.end()
+            if found[0].startswith(quote):
+                inside = len(found[0]) % 2 == 0 or not self._grammar.ends_field(
+                    self._window.data, position
+                )
+            elif not inside or self._judge.sound_from(self._window, position, numeric=numeric):
+                end = found.start()
+                return self._release(raw, end, after_line_end(self._window, end))
+        end = len(self._window.data)
+        return self._release(raw, end, end)
+
+    def _find(self, position: int, *, inside: bool) -> re.Match[bytes] | None:
+        """The next quotes or line ends from ``position``, whole, with what follows in sight.
+
+        Nothing is found when the file ends first; what was passed on the way is let go of.
+        """
         while True:
             data = self._window.data
             found = (self._landmark if inside else LINE_END).search(data, position)
             if found is not None and inside:
                 found = self._run.match(data, found.start())
+            if self._window.final:
+                return found
             if found is None:
-                if self._window.final:
-                    return self._release(raw, len(data), len(data))
                 position = self._refill(len(data))
-            elif found.end() == len(data) and not self._window.final:
+            elif found.end() == len(data):
                 position = self._refill(self._kept_from(found))
-            elif found[0].startswith(quote):
-                position = found.end()
-                inside = len(found[0]) % 2 == 0 or not self._grammar.ends_field(data, position)
-            elif not inside:
-                return self._release(raw, found.start(), found.end())
-            elif not self._sees_ahead(found.end()):
-                position = self._refill(found.start())
-            elif self._judge.sound_from(self._window, found.end(), numeric=numeric):
-                end = found.start()
-                return self._release(raw, end, after_line_end(self._window, end))
+            elif not inside or self._decides(found):
+                return found
             else:
-                position = found.end()
+                position = self._refill(found.start())
 
     def _kept_from(self, found: re.Match[bytes]) -> int:
         """The offset from which a run at the window's end must stay: half a pair of its bytes."""
@@ -464,8 +473,10 @@ class Skip:
             return found.end() - len(found[0]) % 2
         return found.end() - (2 if found[0].endswith(b"\r\n") else 1)
 
-    def _sees_ahead(self, position: int) -> bool:
-        return self._window.final or len(self._window.data) >= position + self._judge.reach
+    def _decides(self, found: re.Match[bytes]) -> bool:
+        """Whether the window shows enough after ``found``: of a line end, the next records."""
+        ahead = 0 if found[0].startswith(self._grammar.quote) else self._judge.reach
+        return len(self._window.data) >= found.end() + ahead
 
     def _refill(self, position: int) -> int:
         """Let go of the bytes before ``position``, which is at offset 0 afterwards."""
