@@ -22,8 +22,9 @@ lint: $(VENV)/dev
 types: $(VENV)/dev
 	$(BIN)/mypy
 
+# Files side by side: most of the time goes by waiting for servers and processes.
 tests: $(VENV)/dev
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses=auto --dist=loadfile $(ARGS)
 
 bench: $(VENV)/dev
 	$(BIN)/python -m benchmarks all
