@@ -3,10 +3,11 @@
 Here: one value at a time. Not here: which column has which form (``expectation``).
 """
 
-import math
+from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from typing import cast
 
 from pocket_ingest.core.reading.expectation import CellForm
 
@@ -26,8 +27,25 @@ def spell(value: object, form: CellForm) -> str | None:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float | Decimal):
-        return _number(value).replace(".", form.decimal_mark)
+        return _marked(_number(value), form)
     return _spell_time(value, form)
+
+
+def spell_column(values: Sequence[object], form: CellForm) -> Sequence[str | None]:
+    """``spell`` for consecutive cells of a sheet's column, which are mostly of one kind.
+
+    A sheet's empty cell is an empty text, which has no value.
+    """
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        texts = cast("Sequence[str]", values)
+        return [text or None for text in texts] if "" in texts else texts
+    if kinds == {float}:
+        texts = list(map(repr, values))
+        if "e" not in "".join(texts):
+            texts = [text[:-2] if text.endswith(".0") else text for text in texts]
+            return texts if form.decimal_mark == "." else [_marked(text, form) for text in texts]
+    return [None if value == "" else spell(value, form) for value in values]
 
 
 def _spell_time(value: object, form: CellForm) -> str:
@@ -50,13 +68,14 @@ def _midnight(value: date) -> datetime:
 
 
 def _number(value: float | Decimal) -> str:
-    if not math.isfinite(value):
-        return str(value)
-    if isinstance(value, float):
-        if value.is_integer():
-            return f"{value:.0f}"
-        value = Decimal(repr(value))
-    return f"{value:f}"
+    text = repr(value) if isinstance(value, float) else str(value)
+    if "e" in text or "E" in text:
+        text = f"{Decimal(text):f}"
+    return text.removesuffix(".0") if isinstance(value, float) else text
+
+
+def _marked(number: str, form: CellForm) -> str:
+    return number.replace(".", form.decimal_mark)
 
 
 @lru_cache(maxsize=2**14)

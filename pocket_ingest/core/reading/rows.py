@@ -45,14 +45,16 @@ class RowChunks:
     def __init__(self, width: int, limits: ReadingLimits) -> None:
         self._schema = pa.schema([(str(n), pa.string()) for n in range(width)])
         self._limits = limits
+        # A character takes four bytes at most.
+        self._harmless = min(limits.max_record_bytes, limits.max_field_bytes) // 4
         self.records_read = 0
         self._begin()
 
     def add(self, cells: Cells, line: int, *, lines: int = 1) -> Iterator[RecordChunk]:
         """Add a record of as many cells as columns; gives the chunk that it fills, if it does."""
         text = "".join(filter(None, cells))
-        fault = self._fault(cells, text)
-        if fault is not None:
+        suspicious = "\0" in text or len(text) > self._harmless or not text.isascii()
+        if suspicious and (fault := self._fault(cells, text)) is not None:
             code, hint, field = fault
             raw = csv_line(cells)
             if code is Code.RECORD_TOO_LONG:
@@ -64,6 +66,29 @@ class RowChunks:
         self._records.append(self.records_read)
         self._lines.append(line)
         self._size += len(text) + CELL_BYTES * len(cells)
+        if self._is_full():
+            yield self._finish()
+
+    def add_columns(self, columns: Sequence[Cells], first_line: int) -> Iterator[RecordChunk]:
+        """Add records of one line each, given by column; gives the chunks that they fill."""
+        texts = ["".join(filter(None, column)) for column in columns]
+        size, count = sum(map(len, texts)), len(columns[0])
+        room = self._limits.chunk_records - (self.records_read + 1 - self._first)
+        if (
+            count > room
+            or any("\0" in text or not text.isascii() for text in texts)
+            or max(map(len, texts)) > self._harmless
+        ):
+            for line, cells in enumerate(zip(*columns, strict=True), start=first_line):
+                yield from self.add(cells, line)
+            return
+        self._flush()
+        for own, column in zip(self._columns, columns, strict=True):
+            own.extend(column)
+        self._records.extend(range(self.records_read + 1, self.records_read + count + 1))
+        self._lines.extend(range(first_line, first_line + count))
+        self.records_read += count
+        self._size += size + CELL_BYTES * count * len(columns)
         if self._is_full():
             yield self._finish()
 
@@ -96,11 +121,12 @@ class RowChunks:
 
     def rest(self) -> Iterator[RecordChunk]:
         """The last chunk, if anything is left."""
-        if self._rows or self._malformed:
+        if self._records or self._malformed:
             yield self._finish()
 
     def _begin(self) -> None:
         self._first = self.records_read + 1
+        self._columns: list[list[str | None]] = [[] for _ in self._schema]
         self._rows: list[Cells] = []
         self._records: list[int] = []
         self._lines: list[int] = []
@@ -117,8 +143,7 @@ class RowChunks:
             place = next(n for n, cell in enumerate(cells) if cell and "\0" in cell)
             hint = f"field {place + 1} holds a NUL, which cannot be stored as text"
             return Code.NUL_BYTE, hint, place
-        # A character takes four bytes at most.
-        if 4 * len(text) > min(limits.max_record_bytes, limits.max_field_bytes):
+        if len(text) > self._harmless:
             sizes = [len(cell.encode("utf-8", "replace")) if cell else 0 for cell in cells]
             if sum(sizes) > limits.max_record_bytes:
                 hint = f"the record is longer than {limits.max_record_bytes} bytes"
@@ -131,10 +156,16 @@ class RowChunks:
             return Code.INVALID_ENCODING, "the record holds half of a character", None
         return None
 
+    def _flush(self) -> None:
+        """Put the rows where the columns are."""
+        for own, column in zip(self._columns, zip(*self._rows, strict=True), strict=False):
+            own.extend(column)
+        self._rows = []
+
     def _finish(self) -> RecordChunk:
-        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(self._schema)
+        self._flush()
         batch = pa.RecordBatch.from_arrays(
-            [pa.array(column, pa.string()) for column in columns], schema=self._schema
+            [pa.array(column, pa.string()) for column in self._columns], schema=self._schema
         )
         chunk = RecordChunk(
             first_record=self._first,

@@ -13,15 +13,20 @@ Here: the choice of a sheet, and its rows as records of text. Not here: how a va
 """
 
 import zipfile
-from collections.abc import Iterator, Sequence
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from itertools import islice
+from typing import BinaryIO, cast
+from xml.parsers import expat
 
 import python_calamine as calamine
 
 from pocket_ingest.core.errors import Code, PermanentError
-from pocket_ingest.core.reading.cells import spell
+from pocket_ingest.core.reading.cells import spell, spell_column
 from pocket_ingest.core.reading.expectation import CellForm, Expectation
+from pocket_ingest.core.reading.grammar import Grammar
 from pocket_ingest.core.reading.layout import (
     LOOKED_AT,
     MOST_FOOTER_ROWS,
@@ -39,30 +44,55 @@ from pocket_ingest.core.reading.records import (
     RecordChunk,
 )
 from pocket_ingest.core.reading.rows import RowChunks, csv_line
+from pocket_ingest.core.reading.workbook_sizes import TooLarge, measure
 
 ZIP = b"PK\x03\x04"
-BLOCK_BYTES = 2**20
-ERROR_MARK = b't="e"'
+FORMS = {"xl/workbook.xml": "xlsx", "xl/workbook.bin": "xlsb", "content.xml": "ods"}
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    expat.ExpatError,
+    OSError,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+)
 PLAIN = CellForm()
+GRAMMAR = Grammar(delimiter=b",", quote=b'"', max_record_bytes=2**30)
+"""How the bytes of a malformed record are written."""
 MOST_NAMED = 5
+BLOCK_ROWS = 500
+"""Rows that are spelled at once, column by column."""
 Cell = object
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sheet:
-    """A sheet with its rows: ``first_row`` is the number of the first one, from 1."""
+    """A sheet up to its last filled row.
+
+    Attributes:
+        name: its name.
+        first_row: number of the first row, from 1.
+        first_column: number of the first column, from 0.
+        size: how many rows there are.
+        head: the first of them.
+        tail: the last of them.
+        rows: gives all of them, one after the other.
+    """
 
     name: str
     first_row: int
     first_column: int
-    rows: Sequence[Sequence[Cell]]
+    size: int
+    head: Sequence[Sequence[Cell]]
+    tail: Sequence[Sequence[Cell]]
+    rows: Callable[[], Iterator[Sequence[Cell]]]
 
-    def texts(self, start: int, end: int) -> list[list[str | None]]:
-        """Some rows as text, each as wide as it is filled: a sheet has the width of its widest."""
-        return [
-            [spell(_value(cell), PLAIN) for cell in row[: _extent(row)]]
-            for row in self.rows[start:end]
-        ]
+
+def _texts(rows: Sequence[Sequence[Cell]]) -> list[list[str | None]]:
+    """Rows as text, each as wide as it is filled: a sheet has the width of its widest."""
+    return [[spell(_value(cell), PLAIN) for cell in row[: _extent(row)]] for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +109,7 @@ class SheetReading:
     def __init__(
         self,
         choice: _Choice,
-        errors: set[tuple[int, int]],
+        errors: dict[int, list[int]],
         *,
         expectation: Expectation,
         limits: ReadingLimits,
@@ -90,7 +120,7 @@ class SheetReading:
         self._forms = expectation.forms(layout.names)
         self._chunks = RowChunks(len(layout.names), limits)
         first = layout.header_at + layout.header_rows
-        header = sheet.texts(layout.header_at, first)
+        header = _texts(sheet.head[layout.header_at : first])
         self.header = Header(
             names=layout.names,
             line=sheet.first_row + layout.header_at if header else 0,
@@ -98,12 +128,11 @@ class SheetReading:
             rows=tuple(tuple(cell or "" for cell in _widened(row, layout)) for row in header),
         )
         self.found = found
-        start = max(first, len(sheet.rows) - LOOKED_AT)
-        last = sheet.texts(start, len(sheet.rows))
+        last = _texts(sheet.tail)[-(sheet.size - first) :] if sheet.size > first else []
         count = _footer_rows([_widened(row, layout) for row in last], layout, expectation)
-        self._first, self._end = first, len(sheet.rows) - count
+        self._first, self._end = first, sheet.size - count
         footer = last[len(last) - count :]
-        before = sheet.texts(0, layout.header_at)
+        before = _texts(sheet.head[: layout.header_at])
         blank = [not any(row) for row in (*before, *footer)]
         titles = len(before) - sum(blank[: len(before)])
         self._outside = LineAccount(
@@ -137,44 +166,52 @@ class SheetReading:
 
     def split(self, record: MalformedRecord) -> tuple[str, ...]:
         """The cells of a malformed record."""
-        row = self._sheet.rows[record.line - self._sheet.first_row]
-        cells = [
-            "#ERROR" if (record.line, place) in self._errors else spell(_value(cell), PLAIN) or ""
-            for place, cell in enumerate(row)
-        ]
-        width = len(self._forms)
-        return tuple(cells[:width]) if not any(cells[width:]) else tuple(cells)
+        return tuple(field.decode() for field in GRAMMAR.split(record.raw))
 
     def _walk(self) -> Iterator[RecordChunk]:
+        rows = islice(self._sheet.rows(), self._first, self._end)
+        line = self._sheet.first_row + self._first
         width = len(self._forms)
-        for at in range(self._first, self._end):
-            row, line = self._sheet.rows[at], self._sheet.first_row + at
-            wrong = [place for place in range(len(row)) if (line, place) in self._errors]
-            if not wrong and not any(map(_is_filled, row)):
-                self._blank += 1
-                continue
-            cells = [
-                spell(_value(cell), form) for cell, form in zip(row, self._forms, strict=False)
+        while block := list(islice(rows, BLOCK_ROWS)):
+            columns = [
+                spell_column(column, form)
+                for column, form in zip(zip(*block, strict=True), self._forms, strict=False)
             ]
-            cells += [None] * (width - len(cells))
-            if wrong:
-                yield from self._refuse_error(cells, wrong[0], line)
-            elif any(_is_filled(cell) for cell in row[width:]):
-                count = _extent(row)
-                hint = f"found {count} fields, expected {width}"
-                raw = csv_line([spell(_value(cell), PLAIN) for cell in row])
-                yield from self._chunks.refuse(line, Code.FIELD_COUNT, hint, raw)
+            columns += [[None] * len(block)] * (width - len(columns))
+            lines = range(line, line + len(block))
+            sound = len(block[0]) <= width and any(map(_is_full, columns))
+            if sound and self._errors.keys().isdisjoint(lines):
+                yield from self._chunks.add_columns(columns, line)
             else:
-                yield from self._chunks.add(cells, line)
+                for at, row, cells in zip(lines, block, zip(*columns, strict=True), strict=True):
+                    yield from self._take(at, row, cells)
+            line += len(block)
         yield from self._chunks.rest()
 
-    def _refuse_error(
-        self, cells: list[str | None], place: int, line: int
+    def _take(
+        self, line: int, row: Sequence[Cell], cells: Sequence[str | None]
     ) -> Iterator[RecordChunk]:
-        cells = ["#ERROR" if (line, n) in self._errors else cell for n, cell in enumerate(cells)]
-        name = f"{_letters(self._sheet.first_column + place)}{line}"
+        width = len(cells)
+        if line in self._errors:
+            yield from self._refuse_error(list(cells), self._errors[line], line)
+        elif any(map(_is_filled, row[width:])):
+            hint = f"found {_extent(row)} fields, expected {width}"
+            raw = csv_line(_texts([row])[0])
+            yield from self._chunks.refuse(line, Code.FIELD_COUNT, hint, raw)
+        elif not any(cell and not cell.isspace() for cell in cells):
+            self._blank += 1
+        else:
+            yield from self._chunks.add(cells, line)
+
+    def _refuse_error(
+        self, cells: list[str | None], places: list[int], line: int
+    ) -> Iterator[RecordChunk]:
+        for place in places:
+            cells[place : place + 1] = ["#ERROR"]
+        name = f"{_letters(self._sheet.first_column + places[0])}{line}"
         hint = f"cell {name} holds an error, like #REF! or #N/A"
-        yield from self._chunks.refuse(line, Code.ERROR_CELL, hint, csv_line(cells), field=place)
+        raw = csv_line(cells)
+        yield from self._chunks.refuse(line, Code.ERROR_CELL, hint, raw, field=places[0])
 
 
 def open_spreadsheet(
@@ -191,7 +228,7 @@ def open_spreadsheet(
         PermanentError: ambiguous_sheet, missing_sheet, empty_file, too_many_columns,
             spreadsheet_unreadable, spreadsheet_too_large, unsupported_type.
     """
-    form = _form(source, limits)
+    form, may_hold_errors = _form(source, limits)
     source.seek(0)
     try:
         workbook = calamine.CalamineWorkbook.from_filelike(source)
@@ -213,7 +250,7 @@ def open_spreadsheet(
     found = Found(format=form, sheet=choice.sheet.name, notices=tuple(notices))
     return SheetReading(
         choice,
-        _error_cells(source, form, choice.sheet),
+        _error_cells(source, choice.sheet) if may_hold_errors else {},
         expectation=expectation,
         limits=limits,
         found=found,
@@ -228,58 +265,37 @@ def _unreadable() -> PermanentError:
     )
 
 
-def _form(source: BinaryIO, limits: ReadingLimits) -> str:
-    """The format, with a look at how much memory it will take."""
+def _form(source: BinaryIO, limits: ReadingLimits) -> tuple[str, bool]:
+    """The format, and whether a cell may be an error; refused if it takes too much memory."""
     source.seek(0)
     if source.read(len(ZIP)) != ZIP:
-        size = source.seek(0, 2)
-        _refuse_large(size, limits)
-        return "xls"
+        if source.seek(0, 2) > limits.max_sheet_bytes:
+            raise _too_large(limits)
+        return "xls", True
     try:
         with zipfile.ZipFile(source) as archive:
-            members = archive.infolist()
-            names = {member.filename for member in members}
-            # A shared text and a cell take more memory than what stands for them in XML.
-            _refuse_large(sum(_real_size(archive, member, limits) for member in members), limits)
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError) as error:
+            names = set(archive.namelist())
+            form = next((form for mark, form in FORMS.items() if mark in names), None)
+            may_hold_errors = form is not None and measure(archive, most=limits.max_sheet_bytes)
+    except TooLarge as error:
+        raise _too_large(limits) from error
+    except DAMAGED as error:
         raise _unreadable() from error
-    if "xl/workbook.xml" in names:
-        return "xlsx"
-    if "xl/workbook.bin" in names:
-        return "xlsb"
-    if "content.xml" in names:
-        return "ods"
-    raise PermanentError(
-        Code.UNSUPPORTED_TYPE,
-        "The file is a document, not a workbook. Export the table as CSV and send it again.",
-    )
-
-
-def _real_size(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: ReadingLimits) -> int:
-    """Bytes of a member, unpacked and counted where the declared number could be a lie."""
-    if not member.filename.startswith("xl/worksheets/sheet") and member.filename not in {
-        "content.xml",
-        "xl/sharedStrings.xml",
-    }:
-        return 0
-    if member.file_size > limits.max_sheet_bytes:
-        return member.file_size
-    size = 0
-    with archive.open(member) as content:
-        while block := content.read(BLOCK_BYTES):
-            size += len(block)
-            if size > limits.max_sheet_bytes:
-                break
-    return size
-
-
-def _refuse_large(size: int, limits: ReadingLimits) -> None:
-    if size > limits.max_sheet_bytes:
+    if form is None:
         raise PermanentError(
-            Code.SPREADSHEET_TOO_LARGE,
-            f"The workbook's sheets are larger than {limits.max_sheet_bytes} bytes, which is more "
-            "than is read at once. Save the sheet as CSV and send that.",
+            Code.UNSUPPORTED_TYPE,
+            "The file is a document, not a workbook. Export the table as CSV and send it again.",
         )
+    return form, may_hold_errors
+
+
+def _too_large(limits: ReadingLimits) -> PermanentError:
+    return PermanentError(
+        Code.SPREADSHEET_TOO_LARGE,
+        f"The workbook takes more than {limits.max_sheet_bytes} bytes of memory, which is more "
+        "than one may. Save the sheet as CSV and send that; if it is small, delete what was typed "
+        "far below or beside the table.",
+    )
 
 
 # -- the choice of a sheet ---------------------------------------------------------------------
@@ -338,21 +354,43 @@ def _load(workbook: calamine.CalamineWorkbook, name: str) -> _Sheet | None:
     """A sheet without what is empty around it; None if all of it is."""
     try:
         loaded = workbook.get_sheet_by_name(name)
-        start = loaded.start
-        rows = loaded.to_python(skip_empty_area=True) if start is not None else []
     except (calamine.CalamineError, calamine.XmlError, calamine.ZipError) as error:
         raise _unreadable() from error
-    if start is None:
+    if loaded.start is None:
         return None
-    while rows and not any(_is_filled(cell) for cell in rows[-1]):
-        rows.pop()
-    if not rows:
+    head: list[Sequence[Cell]] = []
+    tail: deque[Sequence[Cell]] = deque(maxlen=LOOKED_AT)
+    size = 0
+    blank: deque[Sequence[Cell]] = deque(maxlen=LOOKED_AT)
+    first_row, first_column = loaded.start
+
+    def rows() -> Iterator[Sequence[Cell]]:
+        # They begin with the sheet's first row, filled or not, though not with its first column.
+        return islice(loaded.iter_rows(), first_row, None)
+
+    for number, row in enumerate(rows(), start=1):
+        if number <= LOOKED_AT:
+            head.append(row)
+        blank.append(row)
+        if any(map(_is_filled, row)):
+            tail.extend(blank)
+            blank.clear()
+            size = number
+    if not size:
         return None
-    return _Sheet(name=name, first_row=start[0] + 1, first_column=start[1], rows=rows)
+    return _Sheet(
+        name=name,
+        first_row=first_row + 1,
+        first_column=first_column,
+        size=size,
+        head=head[:size],
+        tail=tail,
+        rows=rows,
+    )
 
 
 def _choice(sheet: _Sheet, expectation: Expectation) -> _Choice:
-    layout = find_layout(sheet.texts(0, LOOKED_AT), expectation)
+    layout = find_layout(_texts(sheet.head), expectation)
     match = expectation.match(layout.names)
     return _Choice(
         sheet=sheet,
@@ -386,6 +424,11 @@ def _is_filled(cell: Cell) -> bool:
     return cell != "" and not (isinstance(cell, str) and cell.isspace())
 
 
+def _is_full(column: Sequence[str | None]) -> bool:
+    """Whether each cell is filled."""
+    return None not in column and all(map(str.strip, cast("Sequence[str]", column)))
+
+
 def _extent(row: Sequence[Cell]) -> int:
     """Cells up to the last one that is filled."""
     return max((place + 1 for place, cell in enumerate(row) if _is_filled(cell)), default=0)
@@ -406,10 +449,8 @@ def _letters(column: int) -> str:
     return name
 
 
-def _error_cells(source: BinaryIO, form: str, sheet: _Sheet) -> set[tuple[int, int]]:
-    """Row number and place in the row of each error; python-calamine shows them as empty."""
-    if form == "xlsx" and not _may_hold_errors(source):
-        return set()
+def _error_cells(source: BinaryIO, sheet: _Sheet) -> dict[int, list[int]]:
+    """Row numbers with the places in the row of errors; python-calamine shows them as empty."""
     import fastexcel  # noqa: PLC0415 - for the few workbooks that need it
 
     source.seek(0)
@@ -420,21 +461,7 @@ def _error_cells(source: BinaryIO, form: str, sheet: _Sheet) -> set[tuple[int, i
         _, errors = loaded.to_arrow_with_errors()
     except fastexcel.FastExcelError as error:
         raise _unreadable() from error
-    found = errors.errors if errors else []
-    return {(sheet.first_row + row, column) for row, column in (one.position for one in found)}
-
-
-def _may_hold_errors(source: BinaryIO) -> bool:
-    """Whether any sheet has a cell of the type for errors."""
-    source.seek(0)
-    with zipfile.ZipFile(source) as archive:
-        for name in archive.namelist():
-            if not name.startswith("xl/worksheets/"):
-                continue
-            before = b""
-            with archive.open(name) as content:
-                while block := content.read(BLOCK_BYTES):
-                    if ERROR_MARK in before + block:
-                        return True
-                    before = block[-len(ERROR_MARK) :]
-    return False
+    found: dict[int, list[int]] = {}
+    for row, column in sorted(one.position for one in errors.errors) if errors else []:
+        found.setdefault(sheet.first_row + row, []).append(column)
+    return found
