@@ -16,6 +16,7 @@ import zipfile
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import BinaryIO, cast
@@ -230,15 +231,8 @@ def open_spreadsheet(
     """
     form, may_hold_errors = _form(source, limits)
     source.seek(0)
-    try:
+    with _damage_refused():
         workbook = calamine.CalamineWorkbook.from_filelike(source)
-    except calamine.PasswordError as error:
-        raise PermanentError(
-            Code.SPREADSHEET_UNREADABLE,
-            "The workbook is protected by a password. Save it without one and send it again.",
-        ) from error
-    except (calamine.CalamineError, calamine.XmlError, calamine.ZipError, OSError) as error:
-        raise _unreadable() from error
     notices: list[Notice] = []
     choice = _choose(workbook, expectation, notices)
     if len(choice.layout.names) > limits.max_columns:
@@ -255,6 +249,25 @@ def open_spreadsheet(
         limits=limits,
         found=found,
     )
+
+
+@contextmanager
+def _damage_refused() -> Iterator[None]:
+    """What calamine says of a workbook that it cannot read, as a refusal."""
+    try:
+        yield
+    except calamine.PasswordError as error:
+        raise PermanentError(
+            Code.SPREADSHEET_UNREADABLE,
+            "The workbook is protected by a password. Save it without one and send it again.",
+        ) from error
+    except (calamine.CalamineError, OSError, ValueError) as error:
+        raise _unreadable() from error
+    except BaseException as error:
+        # A panic of the Rust code; its class, no Exception, cannot be imported.
+        if type(error).__name__ == "PanicException":
+            raise _unreadable() from error
+        raise
 
 
 def _unreadable() -> PermanentError:
@@ -352,10 +365,8 @@ def _candidates(workbook: calamine.CalamineWorkbook, declared: str | None) -> li
 
 def _load(workbook: calamine.CalamineWorkbook, name: str) -> _Sheet | None:
     """A sheet without what is empty around it; None if all of it is."""
-    try:
+    with _damage_refused():
         loaded = workbook.get_sheet_by_name(name)
-    except (calamine.CalamineError, calamine.XmlError, calamine.ZipError) as error:
-        raise _unreadable() from error
     if loaded.start is None:
         return None
     head: list[Sequence[Cell]] = []
@@ -454,13 +465,13 @@ def _error_cells(source: BinaryIO, sheet: _Sheet) -> dict[int, list[int]]:
     import fastexcel  # noqa: PLC0415 - for the few workbooks that need it
 
     source.seek(0)
-    try:
-        loaded = fastexcel.read_excel(source.read()).load_sheet(
-            sheet.name, header_row=None, dtypes="string"
-        )
-        _, errors = loaded.to_arrow_with_errors()
-    except fastexcel.FastExcelError as error:
-        raise _unreadable() from error
+    with _damage_refused():
+        try:
+            book = fastexcel.read_excel(source.read())
+            loaded = book.load_sheet(sheet.name, header_row=None, dtypes="string")
+            _, errors = loaded.to_arrow_with_errors()
+        except fastexcel.FastExcelError as error:
+            raise _unreadable() from error
     found: dict[int, list[int]] = {}
     for row, column in sorted(one.position for one in errors.errors) if errors else []:
         found.setdefault(sheet.first_row + row, []).append(column)

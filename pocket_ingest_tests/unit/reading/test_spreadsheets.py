@@ -15,6 +15,7 @@ from pocket_ingest.core.errors import Code, PermanentError
 from pocket_ingest.core.file_format import FileFormat
 from pocket_ingest.core.reading.expectation import CellForm, Expectation, ExpectedColumn, fold
 from pocket_ingest_tests.unit.reading.formats import read_whole
+from pocket_ingest_tests.unit.reading.workbooks import ods, xlsb
 
 PLAIN = CellForm()
 Sheets = dict[str, list[list[object]]]
@@ -45,41 +46,6 @@ def old_workbook(rows: list[list[object]]) -> bytes:
                 sheet.write(y, x, value)
     target = io.BytesIO()
     book.save(target)
-    return target.getvalue()
-
-
-ODS_NAMES = (
-    'xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
-    'xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0" '
-    'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"'
-)
-MANIFEST = "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"
-
-
-def open_document(rows: list[list[str]]) -> bytes:
-    cells = "".join(
-        "<table:table-row>"
-        + "".join(
-            f'<table:table-cell office:value-type="string"><text:p>{cell}</text:p>'
-            "</table:table-cell>"
-            for cell in row
-        )
-        + "</table:table-row>"
-        for row in rows
-    )
-    content = (
-        f'<?xml version="1.0"?><office:document-content {ODS_NAMES}><office:body>'
-        f'<office:spreadsheet><table:table table:name="Data">{cells}</table:table>'
-        "</office:spreadsheet></office:body></office:document-content>"
-    )
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as archive:
-        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
-        archive.writestr("content.xml", content)
-        archive.writestr(
-            "META-INF/manifest.xml",
-            f'<manifest:manifest xmlns:manifest="{MANIFEST}"/>',
-        )
     return target.getvalue()
 
 
@@ -244,9 +210,34 @@ def test_a_workbook_of_the_old_format():
 
 
 def test_an_open_document():
-    whole = read_whole(open_document([["id", "name"], ["007", "Zoë"], ["8", "b"]]))
+    rows = [["id", "name"], ["007", "Zoë"], ["8", "b"]]
+    cell = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
+    told = ["".join(map(cell.format, row)) for row in rows]
+    whole = read_whole(ods("".join(f"<table:table-row>{row}</table:table-row>" for row in told)))
     assert whole.found.format == "ods"
     assert whole.rows == [("007", "Zoë"), ("8", "b")]
+
+
+def test_a_binary_workbook():
+    rows = {0: {0: "id", 1: "n"}, 1: {0: (1,), 1: 3.0}, 4: {0: "b", 1: 0.5}}
+    whole = read_whole(xlsb(rows, shared=["", "007"]))
+    assert whole.found.format == "xlsb"
+    assert whole.rows == [("007", "3"), ("b", "0.5")]
+    assert whole.lines == [2, 5]
+
+
+def test_a_sheet_that_is_cut_is_refused():
+    data = xlsb({0: {0: "id"}, 1: {0: "a"}})
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["xl/worksheets/sheet1.bin"] = members["xl/worksheets/sheet1.bin"][:-12]
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(PermanentError) as refused:
+        read_whole(target.getvalue())
+    assert refused.value.code is Code.SPREADSHEET_UNREADABLE
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.txt"])
