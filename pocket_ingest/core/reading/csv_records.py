@@ -16,7 +16,6 @@ from functools import partial
 from operator import attrgetter
 
 import numpy as np
-import numpy.typing as npt
 
 from pocket_ingest.core.errors import Code
 from pocket_ingest.core.reading import columns
@@ -400,31 +399,20 @@ class _Draft:
         self._transcript = transcript
         self._max_field_bytes = max_field_bytes
         self._malformed: list[MalformedRecord] = []
-        self._tables: list[npt.NDArray[np.int64]] = []
+        self._parts: list[Positions | tuple[Stretch, int, int]] = []
         self._rows: list[tuple[int, int, int, int, int]] = []
         self.count = 0
 
     def add(self, stretch: Stretch, *, first_line: int) -> None:
         """Add the records of a stretch that begins on ``first_line``."""
         self._flush()
-        numbers = np.arange(len(stretch), dtype=np.int64) + (self._first + self.count)
-        self._tables.append(
-            np.stack(
-                (
-                    stretch.starts,
-                    stretch.ends,
-                    stretch.nexts,
-                    stretch.lines + first_line,
-                    numbers,
-                )
-            )
-        )
+        self._parts.append((stretch, first_line, self._first + self.count))
         self.count += len(stretch)
 
     def add_blank(self, count: int, *, first_line: int) -> None:
         """Add records that are ``count`` line feeds from offset 0 on."""
         starts = np.arange(count, dtype=np.int64)
-        self._tables.append(
+        self._parts.append(
             np.stack((starts, starts, starts + 1, starts + first_line, starts + self._first))
         )
         self.count += count
@@ -451,7 +439,7 @@ class _Draft:
     def finish(self, data: bytes) -> RecordChunk:
         """Read the values of the sound records."""
         self._flush()
-        table = np.concatenate(self._tables, axis=1) if self._tables else _NO_RECORDS
+        table = np.concatenate([_NO_RECORDS, *map(_table, self._parts)], axis=1)
         records = columns.Records(
             starts=table[0], ends=table[1], nexts=table[2], lines=table[3], numbers=table[4]
         )
@@ -491,11 +479,21 @@ class _Draft:
 
     def _flush(self) -> None:
         if self._rows:
-            self._tables.append(np.array(self._rows, dtype=np.int64).T)
+            self._parts.append(np.array(self._rows, dtype=np.int64).T)
             self._rows = []
 
 
 _NO_RECORDS = np.empty((5, 0), dtype=np.int64)
+
+
+def _table(part: Positions | tuple[Stretch, int, int]) -> Positions:
+    """Start, end, next start, line and number of each record of a part, row by row."""
+    if isinstance(part, np.ndarray):
+        return part
+    stretch, first_line, first_number = part
+    numbers = np.arange(len(stretch), dtype=np.int64) + first_number
+    lines = stretch.lines + first_line
+    return np.stack((stretch.starts, stretch.ends, stretch.nexts, lines, numbers))
 
 
 def _blank_run_end(window: Window, position: int) -> int:

@@ -26,6 +26,8 @@ Bytes = npt.NDArray[np.uint8]
 
 # Masks and positions of a block of this size stay in a core's own cache.
 BLOCK_BYTES = 256 * 1024
+FEW_LINES = 64
+USUAL_LINE_BYTES = 160
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +71,7 @@ class Splitter:
 
     def __init__(self, grammar: Grammar, judge: Judge, *, comment: bytes = b"") -> None:
         self._grammar = grammar
+        self._quote_byte = grammar.quote[0] if grammar.quote else LF
         self._mark = comment
         self._comment = re.compile(rb"[\r\n]" + re.escape(comment)) if comment else None
         self._judge = judge
@@ -83,6 +86,8 @@ class Splitter:
             rb"(?=[^\r\n])" + field + b"(?:" + delimiter + field + rb")*+(?:\n|\r\n|\r(?=[^\n]))"
         )
         self._borders[[CR, LF, *grammar.delimiter, *grammar.quote]] = True
+        self._openings = np.zeros(256, dtype=bool)
+        self._openings[[CR, LF, *grammar.delimiter]] = True
 
     def split(self, window: Window, start: int, stop: int) -> Stretch:
         """The records from ``start``, where one begins, that a proof covers up to ``stop``.
@@ -90,23 +95,16 @@ class Splitter:
         Empty where the first record is not proven: it has a quote out of place, is too long, or
         does not end before ``stop``.
         """
-        stop = self._before_comment(window.data, start, min(stop, start + BLOCK_BYTES))
-        data = window.data
-        # One byte more than the block, where there is one: a border may depend on it.
-        size = min(stop + 1, len(data)) - start
-        block = np.frombuffer(data, dtype=np.uint8, count=size, offset=start)
-        inside = block[: stop - start]
-        is_end = inside == LF
-        returns = data.find(b"\r", start, stop) >= 0
-        if returns:
-            is_end |= _lone_returns(block, len(inside), final=window.final)
+        block, inside, is_end, returns = self._block(window, start, stop)
+        data, stop = window.data, start + len(inside)
         quotes = None
         if self._grammar.quote and data.find(self._grammar.quote, start, stop) >= 0:
             # One search for both: looking for single bytes is what a proof spends its time on.
             special = np.flatnonzero(is_end | (inside == self._grammar.quote[0]))
             is_quote = inside[special] == self._grammar.quote[0]
-            quotes, line_ends = special[is_quote], special[~is_quote]
-            outside = (is_quote.cumsum()[~is_quote] & 1) == 0
+            is_end = ~is_quote
+            quotes, line_ends = special.compress(is_quote), special.compress(is_end)
+            outside = (is_quote.cumsum().compress(is_end) & 1) == 0
             last_lines = self._record_ends(block, quotes, line_ends, outside, final=window.final)
         else:
             line_ends = np.flatnonzero(is_end)
@@ -120,9 +118,28 @@ class Splitter:
     def split_lines(self, window: Window, start: int, stop: int, limit: int) -> Stretch:
         """At most ``limit`` records from ``start`` that are one sound line each.
 
-        Slower than ``split`` by far, but a quote that is text inside an unquoted field, which
-        ends a proof, is nothing special here.
+        Each line with a quoted field is looked at alone, which is slower than ``split`` by far,
+        but a quote that is text inside an unquoted field, which ends a proof, is nothing here.
         """
+        if limit <= FEW_LINES:
+            return self._match_lines(window, start, stop, limit)
+        stop = min(stop, start + limit * USUAL_LINE_BYTES)
+        block, inside, is_end, returns = self._block(window, start, stop)
+        line_ends = np.flatnonzero(is_end)
+        stretch = _stretch(block, start, line_ends, np.arange(len(line_ends)), returns=returns)
+        stretch = self._short_enough(stretch[:limit])
+        # Where no quote is the first byte of a field, all of them are text.
+        quotes = np.flatnonzero(inside == self._quote_byte)
+        opening = quotes[self._openings.take(block.take(quotes - 1)) | (quotes == 0)] + start
+        owners = np.unique(np.searchsorted(stretch.nexts, opening, side="right"))
+        for owner in owners[owners < len(stretch)].tolist():
+            found = self._line.match(window.data, int(stretch.starts[owner]))
+            if found is None or found.end() != stretch.nexts[owner]:
+                return stretch[:owner]
+        return stretch
+
+    def _match_lines(self, window: Window, start: int, stop: int, limit: int) -> Stretch:
+        """The same for so few lines that each is matched sooner than the block is searched."""
         data, match = window.data, self._line.match
         stop = self._before_comment(data, start, stop)
         nexts = [start]
@@ -135,10 +152,25 @@ class Splitter:
         starts, last = borders[:-1], borders[1:] - 1
         ends = last - ((block[last] == LF) & (last > starts) & (block[last - 1] == CR))
         lines = np.arange(len(last), dtype=np.int64)
-        stretch = Stretch(
-            starts=starts, ends=ends, nexts=borders[1:], lines=lines, lines_after=lines + 1
+        return self._short_enough(
+            Stretch(starts=starts, ends=ends, nexts=borders[1:], lines=lines, lines_after=lines + 1)
         )
-        return self._short_enough(stretch)
+
+    def _block(
+        self, window: Window, start: int, stop: int
+    ) -> tuple[Bytes, Bytes, npt.NDArray[np.bool_], bool]:
+        """The bytes of a block, also without the one behind it; line ends; whether any is a CR."""
+        stop = self._before_comment(window.data, start, min(stop, start + BLOCK_BYTES))
+        data = window.data
+        # One byte more than the block, where there is one: a border may depend on it.
+        size = min(stop + 1, len(data)) - start
+        block = np.frombuffer(data, dtype=np.uint8, count=size, offset=start)
+        inside = block[: stop - start]
+        is_end = inside == LF
+        returns = data.find(b"\r", start, stop) >= 0
+        if returns:
+            is_end |= _lone_returns(block, len(inside), final=window.final)
+        return block, inside, is_end, returns
 
     def _before_comment(self, data: bytes, start: int, stop: int) -> int:
         """The offset before which no line begins like a comment, though perhaps inside quotes."""
@@ -168,9 +200,9 @@ class Splitter:
         """
         proven = np.ones(len(quotes), dtype=bool)
         opening, after = quotes[0::2], quotes[1::2] + 1
-        proven[0::2] = self._borders[block[opening - 1]] | (opening == 0)
+        proven[0::2] = self._borders.take(block.take(opening - 1)) | (opening == 0)
         beyond = after == len(block)
-        proven[1::2] = self._borders[block[after - beyond]] | beyond
+        proven[1::2] = self._borders.take(block.take(after - beyond)) | beyond
         if beyond.any() and not final:
             proven[-1] = False
         ends = np.flatnonzero(outside)
@@ -203,33 +235,27 @@ class Splitter:
         self, inside: Bytes, starts: Positions, ends: Positions, quotes: Positions
     ) -> tuple[Positions, Positions]:
         """Delimiters of records of a block: how many outside quotes, and how many as text."""
-        owners, chosen = _ranges(np.searchsorted(quotes, starts), np.searchsorted(quotes, ends))
-        records = np.arange(len(starts))
         # A record is cut at its quotes; an even number of them before a part is outside.
-        cuts = np.concatenate((starts, quotes[chosen], ends))
-        whose = np.concatenate((records, owners, records))
-        order = np.argsort(cuts, kind="stable")
-        cuts, whose = cuts[order], whose[order]
+        first, last = np.searchsorted(quotes, starts), np.searchsorted(quotes, ends)
+        sizes = last - first + 2
+        after = sizes.cumsum()
+        records = np.repeat(np.arange(len(starts)), sizes)
+        part = np.arange(len(records)) - (after - sizes).take(records)
+        cuts = quotes.take((first - 1).take(records) + part, mode="clip")
+        cuts[part == 0], cuts[after - 1] = starts, ends
         counts = np.add.reduceat(inside == self._grammar.delimiter[0], cuts, dtype=np.int32)
-        is_end = order >= len(cuts) - len(ends)
-        first = np.searchsorted(whose, records)
-        is_text = ((np.arange(len(cuts)) - first[whose]) & 1) == 1
-        outside = np.bincount(whose, counts * ~(is_text | is_end), minlength=len(records))
-        as_text = np.bincount(whose, counts * (is_text & ~is_end), minlength=len(records))
-        return outside.astype(np.int64), as_text.astype(np.int64)
+        # What follows a record's end is none of its own.
+        counts[after - 1] = 0
+        is_text = (part & 1).astype(bool)
+        outside = np.add.reduceat(counts * ~is_text, after - sizes, dtype=np.int64)
+        as_text = np.add.reduceat(counts * is_text, after - sizes, dtype=np.int64)
+        return outside, as_text
 
     def _believes(self, window: Window, start: int) -> bool:
         try:
             return self._judge.believes(window, start, self._grammar.scan(window, start))
         except WindowEnd:
             return False
-
-
-def _ranges(starts: Positions, ends: Positions) -> tuple[Positions, Positions]:
-    """All integers of several ranges, behind the number of the range that each belongs to."""
-    sizes = ends - starts
-    owners = np.repeat(np.arange(len(sizes)), sizes)
-    return owners, np.arange(len(owners)) + np.repeat(ends - sizes.cumsum(), sizes)
 
 
 def _lone_returns(block: Bytes, size: int, *, final: bool) -> npt.NDArray[np.bool_]:
