@@ -108,21 +108,94 @@ def compare_imports(records: int, repetitions: int) -> Result:
 
 
 def compare_reading(records: int, repetitions: int) -> Result:
-    """This project's reader against pyarrow's streaming reader, both to chunks of text."""
+    """This project's reader against pyarrow's streaming reader, both to chunks of text.
+
+    Of two files: one with quotes in most records, and newlines in some, and one without a quote.
+    """
     with private_folder() as folder:
         run_work("generate", folder, records, folder=folder)
-        file = folder / "permits.csv"
-        found = in_turn(repetitions, _rivals(("read_own", "read_pyarrow"), file, folder))
-        own, other = found["read_own"], found["read_pyarrow"]
+        files = {"quoted": folder / "permits.csv", "plain": folder / "plain.csv"}
+        found = {
+            kind: in_turn(repetitions, _rivals(("read_own", "read_pyarrow"), file, folder))
+            for kind, file in files.items()
+        }
+        for each in found.values():
+            if each["read_own"][0].said["good"] != each["read_pyarrow"][0].said["good"]:
+                raise RuntimeError("the two readers found different numbers of records")
+        sides = {
+            f"{kind}, {side}": found[kind][f"read_{side}"]
+            for kind in files
+            for side in ("own", "pyarrow")
+        }
+        return Result(
+            name="reading",
+            ratios={
+                f"{kind}, own / pyarrow": ratio(
+                    _seconds(found[kind]["read_own"]), _seconds(found[kind]["read_pyarrow"])
+                )
+                for kind in files
+            },
+            seconds={name: median(_seconds(runs)) for name, runs in sides.items()},
+            peak_mb={name: _peak(runs) for name, runs in sides.items()},
+            sizes_mb={name: size_mb(file) for name, file in files.items()},
+            rows={
+                "records": records,
+                "malformed": found["quoted"]["read_own"][0].said["malformed"],
+            },
+            repetitions=repetitions,
+        )
+
+
+def compare_normalizing(records: int, repetitions: int) -> Result:
+    """``inspect --normalized`` as a whole process against the reader alone."""
+    with private_folder() as folder:
+        run_work("generate", folder, records, folder=folder)
+        file, normal = folder / "permits.csv", folder / "normal.csv"
+        command = [sys.executable, "-m", "pocket_ingest", "inspect", str(file), "--json"]
+        found = in_turn(
+            repetitions,
+            {
+                "inspect": lambda: run_child(
+                    [*command, "--normalized", str(normal)], folder=folder, good_exits=(3,)
+                ),
+                "read": lambda: run_work("read_own", file, folder=folder),
+            },
+        )
+        whole = [run.seconds for run in found["inspect"]]
+        return Result(
+            name="normalizing",
+            ratios={
+                "whole process / reading alone": ratio(whole, _seconds(found["read"])),
+            },
+            seconds={"inspect --normalized": median(whole)},
+            peak_mb={"inspect --normalized": _peak(found["inspect"])},
+            sizes_mb={"file": size_mb(file), "normalized": size_mb(normal)},
+            rows={"records": records},
+            repetitions=repetitions,
+        )
+
+
+def compare_spreadsheets(records: int, repetitions: int) -> Result:
+    """A workbook to chunks of text, against openpyxl's read-only mode to rows of values."""
+    with private_folder() as folder:
+        run_work("generate_workbook", folder, records, folder=folder)
+        file = folder / "permits.xlsx"
+        found = in_turn(repetitions, _rivals(("read_own", "read_openpyxl"), file, folder))
+        own, other = found["read_own"], found["read_openpyxl"]
         if own[0].said["good"] != other[0].said["good"]:
             raise RuntimeError("the two readers found different numbers of records")
         return Result(
-            name="reading",
-            ratios={"own / pyarrow": ratio(_seconds(own), _seconds(other))},
-            seconds={"own": median(_seconds(own)), "pyarrow": median(_seconds(other))},
-            peak_mb={"own": _peak(own), "pyarrow": _peak(other)},
+            name="spreadsheets",
+            ratios={
+                "openpyxl / own": ratio(_seconds(other), _seconds(own)),
+                "openpyxl / own, whole process": ratio(
+                    [run.seconds for run in other], [run.seconds for run in own]
+                ),
+            },
+            seconds={"own": median(_seconds(own)), "openpyxl": median(_seconds(other))},
+            peak_mb={"own": _peak(own), "openpyxl": _peak(other)},
             sizes_mb={"file": size_mb(file)},
-            rows={"records": records, "malformed": own[0].said["malformed"]},
+            rows={"records": records},
             repetitions=repetitions,
         )
 
@@ -162,9 +235,14 @@ def compare_validation(records: int, repetitions: int) -> Result:
         )
 
 
+USUAL_RECORDS = {"reading": 1_000_000, "normalizing": 1_000_000}
+"""150 MB, so that the start does not weigh; of any other benchmark 200,000."""
+
 BENCHMARKS: Mapping[str, Callable[[int, int], Result]] = {
     "import": compare_imports,
     "reading": compare_reading,
+    "normalizing": compare_normalizing,
+    "spreadsheets": compare_spreadsheets,
     "validation": compare_validation,
 }
 

@@ -22,6 +22,7 @@ PARCEL = r"^\d{3}-\d{3}-\d{2}$"
 BAD_SHARE = 0.01
 FILLED_SHARE = 0.8
 """Of the cells that may be empty."""
+NEEDS_QUOTES = str.maketrans({",": " ", '"': "'", "\n": " "})
 STREETS = ["Elm Street", "Main Street", "Oak Avenue", "Lakeview Drive", "County Road 12"]
 WORKS = [
     "Reroof",
@@ -75,7 +76,10 @@ HEADER = list(Permit.to_schema().columns)
 
 
 def write_permits(folder: Path, records: int, *, seed: int = 1) -> int:
-    """Write ``permits.csv``, 1 % of it bad, and ``clean.csv``, its good rows as COPY takes them.
+    """Write the same permits three times.
+
+    ``permits.csv`` is as a system exports it, and 1 % of it bad; ``clean.csv`` has its good rows as
+    COPY takes them; ``plain.csv`` has those without anything that needs quotes.
 
     Args:
         folder: where to.
@@ -90,17 +94,20 @@ def write_permits(folder: Path, records: int, *, seed: int = 1) -> int:
     with (
         (folder / "permits.csv").open("w", encoding="utf-8", newline="") as dirty_file,
         (folder / "clean.csv").open("w", encoding="utf-8", newline="") as clean_file,
+        (folder / "plain.csv").open("w", encoding="utf-8", newline="") as plain_file,
     ):
-        dirty = csv.writer(dirty_file, lineterminator="\n")
-        clean = csv.writer(clean_file, lineterminator="\n")
-        dirty.writerow(HEADER)
-        clean.writerow(HEADER)
+        dirty, clean, plain = (
+            csv.writer(file, lineterminator="\n") for file in (dirty_file, clean_file, plain_file)
+        )
+        for writer in (dirty, clean, plain):
+            writer.writerow(HEADER)
         for row in _permits(chance, records):
             if chance.random() < BAD_SHARE:
                 dirty.writerow(_spoil(chance, _as_exported(row)))
             else:
                 dirty.writerow(_as_exported(row))
                 clean.writerow(row)
+                plain.writerow([cell.translate(NEEDS_QUOTES) for cell in row])
                 good += 1
     return good
 

@@ -217,12 +217,24 @@ def _count(block: bytes, kind: bytes) -> int:
 
 def _text_bytes(block: bytes, texts: _Texts) -> int:
     """Bytes of the texts of a block's cells; no less, and not many times more."""
-    own = len(block) if _count(block, b"str") or _count(block, b"inlineStr") else 0
-    count = _count(block, b"s")
-    size = count * (TEXT_BYTES + texts.longest)
+    own = _count(block, b"str") + _count(block, b"inlineStr")
+    shared = _count(block, b"s")
+    size = shared * texts.longest
     if size > len(block):
-        size = count * TEXT_BYTES + texts.of(SHARED_VALUE.findall(block))
-    return own + size
+        size = texts.of(SHARED_VALUE.findall(block))
+    return (own + shared) * TEXT_BYTES + size + (_between_tags(block) if own else 0)
+
+
+def _between_tags(block: bytes) -> int:
+    """Bytes outside of all tags, of a block that may begin and end within one."""
+    found = np.frombuffer(block, dtype=np.uint8)
+    opening, closing = np.flatnonzero(found == ord("<")), np.flatnonzero(found == ord(">"))
+    if len(opening) and len(closing) and opening[0] < closing[0]:
+        opening = opening[1:]
+    closing = closing[: len(opening)]
+    if len(opening) > len(closing) or (opening < closing).any():
+        return len(block)
+    return int((opening - closing - 1).sum())
 
 
 # -- XLSB --------------------------------------------------------------------------------------
