@@ -35,7 +35,8 @@ def main() -> None:
 
 def _tell(result: Result) -> None:
     versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
-    print(f"{result.name}: {result.rows['records']:,} records, {result.sizes_mb['file']} MB,")
+    sizes = ", ".join(f"{name} {size} MB" for name, size in result.sizes_mb.items())
+    print(f"{result.name}: {result.rows['records']:,} records, {sizes},")
     print(f"median of {result.repetitions}, {result.cores} cores, {versions}")
     for title, unit, values in (
         ("ratio", "x", result.ratios),

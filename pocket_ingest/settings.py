@@ -87,7 +87,7 @@ class Settings(BaseSettings):
         default=6, ge=1, description="Tries of a stage that meets a lost connection, deadlock, ..."
     )
     chunk_bytes: int = Field(
-        default=8 * 2**20,
+        default=4 * 2**20,
         ge=1024,
         description="Bytes of a file that are read, validated and committed at once.",
     )

@@ -9,6 +9,7 @@ Where a chunk ends follows from the file's bytes and the limits alone, never fro
 which the source hands the bytes over, so that a load that resumes meets the same chunks again.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ from pocket_ingest.core.reading.splitting import Splitter, Stretch
 from pocket_ingest.core.reading.transcription import PLAIN, Transcript
 from pocket_ingest.core.reading.window import Source, Window, WindowEnd
 
+PARSED_AT_ONCE = 2
+"""Chunks in the hands of Arrow's parser, while one is being split and the caller has another."""
 BROKEN = frozenset({Code.TEXT_AFTER_QUOTE, Code.UNTERMINATED_QUOTE, Code.RECORD_TOO_LONG})
 """What is wrong with records whose quotes cannot be believed."""
 
@@ -126,16 +129,15 @@ class CsvRecords:
         return self._width == 1
 
     def _walk(self) -> Iterator[RecordChunk]:
-        """The chunks; each is parsed in a thread of its own while the next one is split."""
-        with ThreadPoolExecutor(max_workers=1) as parser:
-            parsing: Future[RecordChunk] | None = None
+        """The chunks in order; they are parsed in threads while the next ones are split."""
+        with ThreadPoolExecutor(max_workers=PARSED_AT_ONCE) as parser:
+            parsing: deque[Future[RecordChunk]] = deque()
             for split in self._split_chunks():
-                following = parser.submit(split)
-                if parsing is not None:
-                    yield parsing.result()
-                parsing = following
-            if parsing is not None:
-                yield parsing.result()
+                parsing.append(parser.submit(split))
+                if len(parsing) > PARSED_AT_ONCE:
+                    yield parsing.popleft().result()
+            while parsing:
+                yield parsing.popleft().result()
 
     def _split_chunks(self) -> Iterator[Callable[[], RecordChunk]]:
         """The chunks as they are split; what is given parses one, and needs nothing of here."""

@@ -33,7 +33,7 @@ class ReadingLimits:
         max_sheet_bytes: a spreadsheet whose sheet takes more memory than this is refused.
     """
 
-    chunk_bytes: int = 8 * 2**20
+    chunk_bytes: int = 4 * 2**20
     chunk_records: int = 100_000
     max_record_bytes: int = 8 * 2**20
     max_field_bytes: int = 8 * 2**20
